@@ -31,6 +31,9 @@ pub fn write(
 }
 
 /// Likewise of a week.
+///
+/// # Errors
+/// As [`write()`].
 pub fn write_week(folder: &Path, report: &WeekReport) -> Result<Vec<PathBuf>, CliError> {
     write_all(folder, [("week.svg", week::draw(report))])
 }

@@ -49,11 +49,12 @@ async fn the_commands_of_the_documentation_are_run() {
     }
     let page = include_str!("../../../../docs/backtest.md");
     let lines: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("pillion ")).collect();
-    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines.len(), 3, "{lines:?}");
     for line in lines {
         // As it stands but for its length: what is shown is worth minutes.
-        let line = line.replace(" --queues 8,32,200 --seeds 30", "");
-        let ran = run(&folder, &format!("{line} --queues 6 --seeds 2")).await;
+        let line = line.replace(" --queues 8,32,200 --seeds 30", "").replace(" --seeds 30", "");
+        let size = if line.contains("--week") { "--jobs 6" } else { "--queues 6" };
+        let ran = run(&folder, &format!("{line} {size} --seeds 2")).await;
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
         assert!(ran.out.contains("ours"), "{line} printed\n{}", ran.out);
     }
@@ -129,6 +130,57 @@ async fn pictures_are_drawn_where_they_were_asked_for() {
     }
 }
 
+const WEEK: &str = "backtest --week --solo solo.csv --pairs pairs.csv --seeds 2 --jobs 8 --max-slowdown 1.5";
+
+#[tokio::test]
+async fn a_week_has_the_form_that_scripts_read() {
+    let ran = run(&folder(), &format!("{WEEK} --first-runs host --versions on --json")).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "no bar in a pipe");
+    let answer: Value = serde_json::from_str(&ran.out).expect("one JSON object");
+    assert_eq!(keys(&answer), ["days", "protocol", "regret", "set", "version"]);
+    let scores = answer["days"].as_array().expect("a list");
+    assert_eq!(scores.len(), 4 * 8, "four policies on seven days, and in all of them");
+    assert_eq!(
+        keys(&scores[0]),
+        [
+            "broken_fraction",
+            "day",
+            "exclusive_hours",
+            "first_run_fraction",
+            "first_run_joined_fraction",
+            "kept_hours",
+            "oracle_share",
+            "paired_fraction",
+            "policy",
+            "saved_hours",
+            "unfit_pairs",
+            "unmeasured_pairs"
+        ]
+    );
+    let protocol = &answer["protocol"];
+    assert_eq!(
+        (protocol["first_runs"].as_str(), protocol["recurrence"].as_str()),
+        (Some("host"), Some("versions"))
+    );
+    assert_eq!(keys(&answer["regret"][0]), ["oracle_hours", "policy", "regret_hours", "round"]);
+    let oracle = scores.iter().find(|score| score["policy"] == "oracle").expect("an oracle");
+    assert_eq!(oracle["oracle_share"].as_f64(), Some(1.0));
+}
+
+#[tokio::test]
+async fn a_week_is_shown_as_a_table_and_a_picture() {
+    let folder = folder();
+    let ran = run(&folder, &format!("{WEEK} --plot pictures")).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    for words in ["first runs: alone", "oracle-hosts", "drawn: pictures/week.svg"] {
+        assert!(ran.out.contains(words), "{words}: {}", ran.out);
+    }
+    let picture = std::fs::read_to_string(folder.path().join("pictures/week.svg")).expect("drawn");
+    assert!(picture.contains("Hours lost against the oracle"));
+    let again = run(&folder, &format!("{WEEK} --plot pictures")).await;
+    assert_eq!(ran.out, again.out);
+}
+
 #[tokio::test]
 async fn what_makes_no_sense_is_refused_in_a_line() {
     let folder = folder();
@@ -139,6 +191,9 @@ async fn what_makes_no_sense_is_refused_in_a_line() {
         ("--max-slowdown 0.9", 64, "a ratio from 1 to 10 is expected"),
         ("--device k80", 65, "no measured pair is of the device 'k80'"),
         ("--plot solo.csv", 65, "cannot write solo.csv"),
+        ("--week --queues 8", 64, "cannot be used with"),
+        ("--jobs 8", 64, "--week"),
+        ("--week --recur 1.5", 64, "a fraction from 0 to 1 is expected"),
     ];
     for (option, code, message) in cases {
         let line = format!("backtest --solo solo.csv --pairs pairs.csv {option}");

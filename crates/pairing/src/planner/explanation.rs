@@ -1,16 +1,17 @@
 //! From what was served to the plan: shares, limits, and for each job the partners that were considered, the rule that
 //! excluded each, and one sentence for people. The sentence never names another user's job or workload.
 
+mod words;
+
 use crate::plan::{CANDIDATES_MAX, Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
 use crate::planner::candidates::candidate_set::CandidateKey;
-use crate::planner::candidates::{CCS_MODE_SHARED, Evaluation, Evaluator};
+use crate::planner::candidates::{CCS_MODE_SHARED, Evaluator};
 use crate::planner::classes::PlanContext;
 use crate::planner::first_run;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, KindIndex, PlaceIndex};
 use crate::planner::placement::shards;
 use crate::planner::placement::{Placement, Start};
 use crate::planner::selection;
-use crate::view::{FirstRun, WaitingJob};
 use pillion_core::share;
 use pillion_core::{CapStep, Shards};
 use std::cell::RefCell;
@@ -18,6 +19,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use typed_index_collections::TiVec;
+use words::{held_text, member_text};
 
 /// Partners kept for a job that goes on waiting: it is planned again soon.
 const CANDIDATES_WAITING_MAX: usize = 4;
@@ -230,18 +232,13 @@ impl<'s, 'a> Explainer<'s, 'a> {
                 Err(_) => Reason::FirstRun,
             },
         };
-        let text = match context.jobs[job].solo_cap.and_then(CapStep::cap_fraction) {
-            Some(cap) => format!(
-                "starts alone with {:.0} % of the device: {}",
-                cap.value() * 100.0,
-                Reason::MeasuredAlone.text()
-            ),
-            None => {
-                let tenants = &context.devices[start.device].tenants;
-                let first = tenants.iter().find_map(|tenant| tenant.first_run.as_deref());
-                let first = first.filter(|_| start.is_join);
-                member_text(reason, start.evaluation.as_deref(), candidates.first(), first)
-            }
+        let text = if let Some(cap) = context.jobs[job].solo_cap.and_then(CapStep::cap_fraction) {
+            words::measured_text(cap)
+        } else {
+            let tenants = &context.devices[start.device].tenants;
+            let first = tenants.iter().find_map(|tenant| tenant.first_run.as_deref());
+            let first = first.filter(|_| start.is_join);
+            member_text(reason, start.evaluation.as_deref(), candidates.first(), first)
         };
         self.explanation(job, reason, text, candidates)
     }
@@ -465,50 +462,4 @@ fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
         (is_forbidden, candidate.gain.unwrap_or(-1.0))
     });
     is_forbidden.cmp(&is_other_forbidden).then(other_gain.total_cmp(&gain)).then(a.partner.cmp(&b.partner))
-}
-
-fn member_text(
-    reason: Reason,
-    evaluation: Option<&Evaluation>,
-    best: Option<&Candidate>,
-    first: Option<&FirstRun>,
-) -> String {
-    let estimates = evaluation.iter().flat_map(|evaluation| evaluation.estimates.iter());
-    let speeds: Vec<String> = estimates.map(|own| format!("{:.2}", own.speed_fraction)).collect();
-    let speeds = speeds.join(" and ");
-    let gain = evaluation.map_or(0.0, |evaluation| evaluation.gain);
-    match reason {
-        Reason::Paired => format!("shares a device: expected speeds {speeds} of solo, gain {gain:.2}"),
-        Reason::Joined => {
-            let host = first.map_or_else(
-                || "a running job".to_owned(),
-                |first| {
-                    let minutes = first.measured_seconds / 60.0;
-                    format!("the first run of a workload, measured alone for {minutes:.0} minutes")
-                },
-            );
-            format!("joins {host}: expected speeds {speeds} of solo, gain {gain:.2}")
-        }
-        Reason::AloneJoinable => match best.and_then(|candidate| candidate.excluded_by) {
-            None => "starts alone, and others may join: there was nobody to share with".to_owned(),
-            Some(why) => {
-                format!("starts alone, and others may join; beside the best partner: {}", why.text())
-            }
-        },
-        Reason::FirstRun => {
-            "starts alone, and others may join once its first minutes were measured: nothing is known of the \
-             workload on this device model yet"
-                .to_owned()
-        }
-        Reason::PromiseAtRisk => {
-            "starts alone with the whole device: a part of it would slow the job more than promised"
-                .to_owned()
-        }
-        other => format!("starts alone with the whole device: {}", other.text()),
-    }
-}
-
-fn held_text(job: &WaitingJob, reason: Reason) -> Option<String> {
-    let held = job.held.as_ref().filter(|_| reason == Reason::Held)?;
-    Some(format!("cannot start now: {held}"))
 }

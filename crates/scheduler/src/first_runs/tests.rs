@@ -84,7 +84,7 @@ fn who_loads_his_data_first_is_joined_once_that_is_behind_him() {
 #[test]
 fn who_does_nothing_yet_or_goes_up_and_down_or_grows_is_not_steady() {
     assert_eq!(verdict(&watched(600, |_| (0.0, 8))), Err(Reason::FirstRunUnsettled));
-    let phases = |second: u64| (if second / 120 % 2 == 0 { 0.1 } else { 0.9 }, 8);
+    let phases = |second: u64| (if (second / 120).is_multiple_of(2) { 0.1 } else { 0.9 }, 8);
     assert_eq!(verdict(&watched(500, phases)), Err(Reason::FirstRunUnsettled));
     let growing = |second: u64| (0.5, 8 + second / 60);
     assert_eq!(verdict(&watched(600, growing)), Err(Reason::FirstRunUnsettled));

@@ -237,12 +237,13 @@ fn with_run(
     means: &ActivityMeans,
     now: UnixTime,
 ) -> StoredProfile {
-    let mut stored = stored.map(forget_minutes).unwrap_or_else(|| StoredProfile {
+    let nothing = || StoredProfile {
         profile: WorkloadProfile::empty(run.job.workload.clone(), run.device_model.clone()),
         duration_deviation_squares: 0.0,
         run_counts_at_cap: [0; 9],
         updated_at: now,
-    });
+    };
+    let mut stored = stored.map_or_else(nothing, forget_minutes);
     stored.updated_at = now;
     stored.profile.run_count += 1;
     add_duration(&mut stored, run);

@@ -9,6 +9,7 @@ use pillion_core::metric::{Metric, MetricSource, Metrics};
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::share::Sharing;
 use pillion_core::{NodeName, WorkloadKey};
+use pillion_pairing::Role;
 
 /// A run of `seconds`, of which `shared` were shared.
 fn run(seconds: u64, shared: f64) -> MeasuredRun {
@@ -180,6 +181,59 @@ fn every_run_has_its_lesson() {
     assert_eq!(kind(&run(100, 0.0)), LessonKind::Alone);
     assert_eq!(kind(&capped(0.5, 125, None)), LessonKind::Capped);
     assert_eq!(kind(&run(100, 50.0)), LessonKind::Shared);
+}
+
+/// A first run that was joined after its first minutes: started with room beside it and nothing known.
+fn joined_first_run() -> MeasuredRun {
+    let mut host = member(MemberState::Ended);
+    host.plan.role = Role::Host;
+    (host.plan.memory_bytes, host.plan.estimate) = (None, None);
+    let run = run(1000, 600.0);
+    let summary = JobSummary { solo_sample_count: 200, ..run.summary };
+    MeasuredRun { summary, decision: Some(decision(&host)), ..run }
+}
+
+#[test]
+fn a_first_run_that_was_joined_teaches_what_it_showed_alone() {
+    let (lesson, known) = learn(None, &joined_first_run(), at(5000));
+    let profile = known.expect("it was measured for minutes").profile;
+    assert_eq!((lesson.kind, profile.run_count, profile.memory_bytes_peak), (LessonKind::Alone, 1, Some(5)));
+    near(profile.metrics.get(Metric::SmActiveFraction), 0.4);
+    // How long it takes alone nobody knows, nor what that costs.
+    assert_eq!((profile.duration_seconds, profile.energy_joules), (None, None));
+}
+
+#[test]
+fn the_first_whole_run_alone_takes_the_place_of_minutes() {
+    let minutes = MeasuredRun {
+        summary: JobSummary { memory_bytes_peak: Some(9), ..joined_first_run().summary },
+        ..joined_first_run()
+    };
+    let profile = learnt(&[minutes.clone(), run(90, 0.0)]).unwrap().profile;
+    assert_eq!((profile.run_count, profile.duration_variation_fraction), (1, None));
+    near(profile.duration_seconds, 90.0);
+    assert_eq!(profile.memory_bytes_peak, Some(9), "what it needed at most counts for ever");
+    let profile = learnt(&[minutes, run(90, 0.0), run(110, 0.0)]).unwrap().profile;
+    assert_eq!(profile.run_count, 2);
+    near(profile.duration_variation_fraction, 200.0_f64.sqrt() / 100.0);
+}
+
+#[test]
+fn a_joined_run_teaches_nothing_alone_where_more_is_known_or_it_failed_or_was_short() {
+    let first = joined_first_run();
+    let taught = |run: &MeasuredRun, known: Option<StoredProfile>| learn(known, run, at(5000)).1.is_some();
+    assert!(taught(&first, None));
+    assert!(!taught(&first, learnt(&[run(90, 0.0)])), "a whole run is known");
+    assert!(!taught(&first, learnt(&[joined_first_run()])), "minutes are");
+    let mut failed = first.clone();
+    failed.job.ending = Some(Ending::Failed);
+    let short = JobSummary { solo_sample_count: 29, ..first.summary.clone() };
+    let short = MeasuredRun { summary: short, ..first.clone() };
+    let mut known = first;
+    known.decision.as_mut().unwrap().members[0].plan.memory_bytes = Some(5);
+    for run in [failed, short, known] {
+        assert!(!taught(&run, None));
+    }
 }
 
 #[test]

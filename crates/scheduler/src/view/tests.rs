@@ -3,14 +3,16 @@
 use super::*;
 use crate::agents::AgentState;
 use crate::device_status::Amiss;
+use crate::context::FirstRunSeen;
 use crate::store::{Drain, StoredProfile};
 use crate::testing::{NOW, at, decision, job, leased, member, node};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::mark::Mark;
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{CapStep, DecisionId, Revision, UnixTime, UserId, WorkloadKey};
+use pillion_core::{CapStep, DecisionId, JobStart, Revision, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::Policy;
 use pillion_slurm::ReasonKind;
+use std::sync::Arc;
 
 const GIB: u64 = 1 << 30;
 
@@ -47,6 +49,7 @@ struct World {
     cooling: BTreeMap<SlurmJobId, UnixTime>,
     stopped: BTreeMap<NodeName, Violation>,
     amiss: Amiss,
+    first_runs: BTreeMap<JobStart, Arc<FirstRunSeen>>,
 }
 
 impl Default for World {
@@ -63,6 +66,7 @@ impl Default for World {
             cooling,
             stopped: BTreeMap::new(),
             amiss: Amiss::default(),
+            first_runs: BTreeMap::new(),
         }
     }
 }
@@ -94,7 +98,7 @@ fn view_of(world: World) -> ClusterView {
         policy: &Policy::default(),
         owed: &BTreeMap::new(),
         amiss: &world.amiss,
-        first_runs: &BTreeMap::new(),
+        first_runs: &world.first_runs,
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
     })
@@ -307,4 +311,52 @@ fn whoever_asks_for_devices_for_himself_in_whatever_way_comes_last_beyond_his_bu
         ["max-slowdown=1", "cap=1", "a new name each time"].map(|how| (how, vec![1, 2, 5, 3, 4]));
     assert_eq!(orders, beyond_two);
     assert_eq!(order(&|_| named("w")), [1, 2, 3, 4, 5], "who may be joined keeps his turn");
+}
+
+/// A host that was started with nothing known of its workload.
+fn first_run_host() -> Decision {
+    let mut host = member(MemberState::Running);
+    host.plan.role = pillion_pairing::Role::Host;
+    (host.plan.memory_bytes, host.plan.estimate) = (None, None);
+    decision(&host)
+}
+
+#[test]
+fn a_first_run_stands_in_the_view_as_far_as_it_was_seen_and_with_what_its_user_declared() {
+    let decision = first_run_host();
+    let plan = decision.members[0].plan.clone();
+    let declared = Mark { memory_mib: Some(2048), ..Mark::default() };
+    let seen = FirstRun { measured_seconds: 310.0, ..FirstRun::unseen(plan.workload.clone(), "h100") };
+    let seen = Arc::new(FirstRunSeen { first: seen, joinable_since: None });
+    let world = |first_runs: BTreeMap<_, _>, profiles| World {
+        jobs: vec![Job { mark: Ok(Some(declared.clone())), ..running() }],
+        used: 40,
+        decisions: vec![first_run_host()],
+        profiles,
+        first_runs,
+        ..World::default()
+    };
+    let first = |world| view_of(world).devices[1].tenants[0].first_run.clone();
+    let so_far = first(world([(plan.start, seen)].into(), Vec::new())).expect("it is a first run");
+    assert!((so_far.measured_seconds - 310.0).abs() < 1e-9);
+    assert_eq!(so_far.memory_bytes_declared, Some(2 << 30));
+    let unseen = first(world(BTreeMap::new(), Vec::new())).expect("it is one before anybody looked");
+    assert!(unseen.measured_seconds < 1e-9, "so that nobody joins");
+    let profile = WorkloadProfile { run_count: 1, ..WorkloadProfile::empty(plan.workload, "h100") };
+    let known = StoredProfile {
+        profile,
+        duration_deviation_squares: 0.0,
+        run_counts_at_cap: [0; 9],
+        updated_at: at(NOW),
+    };
+    assert_eq!(first(world(BTreeMap::new(), vec![known])), None, "another run of it has ended meanwhile");
+}
+
+#[test]
+fn a_known_host_is_no_first_run() {
+    let mut host = member(MemberState::Running);
+    host.plan.memory_bytes = Some(GIB);
+    let decisions = vec![decision(&host)];
+    let view = view_of(World { jobs: vec![running()], used: 40, decisions, ..World::default() });
+    assert_eq!(view.devices[1].tenants[0].first_run, None);
 }

@@ -95,9 +95,9 @@ pub(super) fn report(week: &Week<'_>, outcomes: &[WeekOutcome]) -> WeekReport {
         .collect();
     let mut days: Vec<DayScore> = Vec::new();
     for (day, rounds) in rounds.chunks(ROUNDS_PER_DAY).enumerate() {
-        days.extend(scores(Some(day + 1), sum(rounds.iter().copied()), outcomes.len()));
+        days.extend(scores(Some(day + 1), &sum(rounds.iter().copied()), outcomes.len()));
     }
-    days.extend(scores(None, sum(rounds.iter().copied()), outcomes.len()));
+    days.extend(scores(None, &sum(rounds.iter().copied()), outcomes.len()));
     let options = &week.options;
     WeekReport {
         protocol: WeekProtocol {
@@ -128,12 +128,12 @@ const ORACLE: usize = POLICIES.len() - 1;
 
 fn scores(
     day: Option<usize>,
-    tallies: [Tally; POLICIES.len()],
+    tallies: &[Tally; POLICIES.len()],
     seeds: usize,
 ) -> impl Iterator<Item = DayScore> {
     let seeds = as_float(seeds.max(1));
     let oracle = tallies[ORACLE].hours_kept;
-    POLICIES.into_iter().zip(tallies).map(move |(policy, tally)| DayScore {
+    POLICIES.into_iter().zip(*tallies).map(move |(policy, tally)| DayScore {
         policy,
         day,
         exclusive_hours: as_float(tally.jobs) / seeds,

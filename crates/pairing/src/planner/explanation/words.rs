@@ -1,0 +1,59 @@
+//! The sentences of an explanation that are about this start, and not about a rule alone.
+
+use crate::plan::{Candidate, Reason};
+use crate::planner::candidates::Evaluation;
+use crate::view::{FirstRun, WaitingJob};
+use pillion_core::Fraction;
+
+/// A job whose user has it measured under a cap.
+pub(super) fn measured_text(cap: Fraction) -> String {
+    format!("starts alone with {:.0} % of the device: {}", cap.value() * 100.0, Reason::MeasuredAlone.text())
+}
+
+/// Why a job starts here and so.
+pub(super) fn member_text(
+    reason: Reason,
+    evaluation: Option<&Evaluation>,
+    best: Option<&Candidate>,
+    first: Option<&FirstRun>,
+) -> String {
+    let estimates = evaluation.iter().flat_map(|evaluation| evaluation.estimates.iter());
+    let speeds: Vec<String> = estimates.map(|own| format!("{:.2}", own.speed_fraction)).collect();
+    let speeds = speeds.join(" and ");
+    let gain = evaluation.map_or(0.0, |evaluation| evaluation.gain);
+    match reason {
+        Reason::Paired => format!("shares a device: expected speeds {speeds} of solo, gain {gain:.2}"),
+        Reason::Joined => {
+            let host = first.map_or_else(
+                || "a running job".to_owned(),
+                |first| {
+                    let minutes = first.measured_seconds / 60.0;
+                    format!("the first run of a workload, measured alone for {minutes:.0} minutes")
+                },
+            );
+            format!("joins {host}: expected speeds {speeds} of solo, gain {gain:.2}")
+        }
+        Reason::AloneJoinable => match best.and_then(|candidate| candidate.excluded_by) {
+            None => "starts alone, and others may join: there was nobody to share with".to_owned(),
+            Some(why) => {
+                format!("starts alone, and others may join; beside the best partner: {}", why.text())
+            }
+        },
+        Reason::FirstRun => {
+            "starts alone, and others may join once its first minutes were measured: nothing is known of the \
+             workload on this device model yet"
+                .to_owned()
+        }
+        Reason::PromiseAtRisk => {
+            "starts alone with the whole device: a part of it would slow the job more than promised"
+                .to_owned()
+        }
+        other => format!("starts alone with the whole device: {}", other.text()),
+    }
+}
+
+/// Why a job cannot start now, where it says so itself.
+pub(super) fn held_text(job: &WaitingJob, reason: Reason) -> Option<String> {
+    let held = job.held.as_ref().filter(|_| reason == Reason::Held)?;
+    Some(format!("cannot start now: {held}"))
+}
