@@ -166,6 +166,9 @@ pub struct BacktestArgs {
     /// What becomes of the first run of something new
     #[arg(long, value_enum, default_value = "alone", requires = "week", help_heading = WEEK)]
     pub first_runs: FirstRunsArg,
+    /// Pairs that are seen to break a promise after a minute are taken apart, and the guest begins anew
+    #[arg(long, requires = "week", help_heading = WEEK)]
+    pub watch: bool,
     /// Whether something new is known as a later version of what it is a version of
     #[arg(long, value_enum, default_value = "off", requires = "week", help_heading = WEEK)]
     pub versions: Switch,

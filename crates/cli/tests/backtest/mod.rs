@@ -153,6 +153,7 @@ async fn a_week_has_the_form_that_scripts_read() {
             "paired_fraction",
             "policy",
             "saved_hours",
+            "sent_back_fraction",
             "unfit_pairs",
             "unmeasured_pairs"
         ]

@@ -9,7 +9,9 @@ use crate::plot;
 use indicatif::ParallelProgressIterator as _;
 use pillion_core::SlowdownRatio;
 use pillion_pairing::FirstRuns;
-use pillion_pairing::backtest::week::{DayScore, Recurrence, Week, WeekOptions, WeekOutcome, WeekReport};
+use pillion_pairing::backtest::week::{
+    DayScore, Recurrence, Watch, Week, WeekOptions, WeekOutcome, WeekReport,
+};
 use pillion_pairing::files::Measured;
 use rayon::prelude::*;
 use std::path::PathBuf;
@@ -33,6 +35,7 @@ pub(super) fn make(
             Switch::On => Recurrence::Versions,
             Switch::Off => Recurrence::Unknown,
         },
+        watch: args.watch.then(Watch::default),
     };
     let week = Week::new(&measured.profiles, &measured.observations, &measured.device_model, options)
         .map_err(|error| CliError::Data(format!("{}: {error}", args.pairs.display())))?;
@@ -48,7 +51,7 @@ pub(super) fn make(
     Ok(show(&report, &drawn))
 }
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "DAY",
     "POLICY",
     ">HOURS",
@@ -57,6 +60,7 @@ const COLUMNS: [&str; 11] = [
     ">OF_ORACLE",
     ">PAIRED",
     ">BROKEN",
+    ">SENT_BACK",
     ">UNFIT",
     ">FIRST_RUNS",
     ">JOINED",
@@ -93,6 +97,7 @@ fn line(score: &DayScore) -> Vec<String> {
         number(score.oracle_share),
         number(score.paired_fraction),
         number(score.broken_fraction),
+        number(score.sent_back_fraction),
         score.unfit_pairs.to_string(),
         number(score.first_run_fraction),
         number(score.first_run_joined_fraction),

@@ -4,7 +4,7 @@ use super::super::draw::observe;
 use super::calendar::{Calendar, OBSERVED_STREAM, Round};
 use super::outcome::{Sharing, Tally};
 use super::round::{self, PROFILE_SO_FAR_ERROR_FRACTION};
-use super::{FIRST_RUN_ALONE_HOURS, Recurrence, Week};
+use super::{FIRST_RUN_ALONE_HOURS, Recurrence, WATCH_MARGIN, Week};
 use crate::history::Observation;
 use crate::model::{Learned, TrainOptions, train};
 use crate::plan::{Pairing, Plan};
@@ -89,8 +89,12 @@ impl<'w, 'a> Installation<'w, 'a> {
         let (started, unmeasured) = self.started(&view, &plan);
         tally.unmeasured = unmeasured;
         for pair in started {
-            tally.add(&self.week.truth, &pair.sharing, 1, self.week.speed_min());
-            self.learn(&pair);
+            let seen = self.observe(&pair);
+            match self.week.options.watch.filter(|_| self.is_breaking(&seen)) {
+                Some(watch) => tally.add_parted(&self.week.truth, &pair.sharing, watch),
+                None => tally.add(&self.week.truth, &pair.sharing, 1, self.week.speed_min()),
+            }
+            self.history.push(seen);
         }
         tally
     }
@@ -150,8 +154,14 @@ impl<'w, 'a> Installation<'w, 'a> {
         Some(Started { names, sharing: Sharing { combination, is_turned, alone_hours } })
     }
 
+    /// Whether a watch would say that a promise is being broken, by what was measured.
+    fn is_breaking(&self, seen: &Observation) -> bool {
+        let least = self.week.speed_min() * (1.0 - WATCH_MARGIN);
+        seen.fits && seen.tenants.iter().filter_map(|tenant| tenant.speed_fraction).any(|speed| speed < least)
+    }
+
     /// What agents would have measured of a pair, with the noise of one run.
-    fn learn(&mut self, pair: &Started) {
+    fn observe(&mut self, pair: &Started) -> Observation {
         let mut seen = observe(&self.week.truth, pair.sharing.combination, &mut self.rng);
         let mut names = pair.names;
         if pair.sharing.is_turned {
@@ -160,6 +170,6 @@ impl<'w, 'a> Installation<'w, 'a> {
         for (tenant, name) in seen.tenants.iter_mut().zip(names) {
             tenant.workload = self.names.keys[name].clone();
         }
-        self.history.push(seen);
+        seen
     }
 }

@@ -41,6 +41,25 @@ pub const ROUNDS_PER_DAY: usize = 4;
 /// usual `policy.first_run_seconds_min`.
 const FIRST_RUN_ALONE_HOURS: f64 = 300.0 / 3600.0;
 
+/// A promise is seen to break where a speed is measured so far below it, of the speed that it asks for.
+const WATCH_MARGIN: f64 = 0.02;
+
+/// A watch that takes pairs apart, and what that costs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Watch {
+    /// How long both are together before their speeds can be read, in hours.
+    pub read_hours: f64,
+    /// What it takes the guest to begin anew, in hours.
+    pub restart_hours: f64,
+}
+
+impl Default for Watch {
+    /// One minute until the speeds are read, two to begin anew.
+    fn default() -> Self {
+        Self { read_hours: 60.0 / 3600.0, restart_hours: 120.0 / 3600.0 }
+    }
+}
+
 /// Whether a new workload is known as a later version of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -66,6 +85,8 @@ pub struct WeekOptions {
     pub first_runs: FirstRuns,
     /// What is known of new workloads.
     pub recurrence: Recurrence,
+    /// Whether pairs that break a promise are taken apart.
+    pub watch: Option<Watch>,
 }
 
 /// Measured pairs, ready for weeks.

@@ -2,6 +2,7 @@
 
 use super::super::score::{UNFIT_HOURS_LOST, as_float, keeps, keeps_one};
 use super::super::truth::Truth;
+use super::Watch;
 
 /// Two that share, or one that joins a first run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,6 +35,11 @@ pub(super) fn hours_saved(alone_hours: f64, [host, guest]: [f64; 2]) -> f64 {
     2.0 - (alone_hours + together + rest)
 }
 
+/// Device hours saved (below 0) by two of whom the guest goes back: until then both are slowed, and what the guest did is lost.
+pub(super) fn hours_saved_parted(watch: Watch, [host, _]: [f64; 2]) -> f64 {
+    -(watch.read_hours * (1.0 - host) + watch.restart_hours)
+}
+
 /// What came of a round, or of several.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Tally {
@@ -43,6 +49,8 @@ pub(crate) struct Tally {
     pub(super) paired: usize,
     /// Of these, how many ran slower than promised; two that did not fit count.
     pub(super) broken: usize,
+    /// Pairs that the watch took apart: the guest ran alone from the beginning.
+    pub(super) sent_back: usize,
     /// Pairs that did not fit.
     pub(super) unfit: usize,
     /// Jobs that ran for the first time, and how many of them were joined.
@@ -60,6 +68,16 @@ impl Tally {
     pub(super) fn of_jobs(jobs: &[(usize, bool)]) -> Self {
         let first_runs = jobs.iter().filter(|(_, is_first)| *is_first).count();
         Self { jobs: jobs.len(), first_runs, ..Self::default() }
+    }
+
+    /// Counts two that were taken apart when it was seen that a promise would break: neither breaks so early.
+    pub(super) fn add_parted(&mut self, truth: &Truth, sharing: &Sharing, watch: Watch) {
+        let saved = hours_saved_parted(watch, sharing.speeds(truth).unwrap_or_default());
+        self.paired += 2;
+        self.sent_back += 1;
+        self.first_runs_joined += usize::from(sharing.alone_hours > 0.0);
+        self.hours_saved += saved;
+        self.hours_kept += saved;
     }
 
     /// Counts so many that share alike.
@@ -86,6 +104,7 @@ impl Tally {
             jobs: self.jobs + other.jobs,
             paired: self.paired + other.paired,
             broken: self.broken + other.broken,
+            sent_back: self.sent_back + other.sent_back,
             unfit: self.unfit + other.unfit,
             first_runs: self.first_runs + other.first_runs,
             first_runs_joined: self.first_runs_joined + other.first_runs_joined,

@@ -6,7 +6,7 @@ use super::super::score::as_float;
 use super::super::seed::share;
 use super::outcome::Tally;
 use super::{
-    DAYS, FIRST_RUN_ALONE_HOURS, POLICIES, ROUNDS_PER_DAY, Recurrence, Week, WeekOutcome, WeekPolicy,
+    DAYS, FIRST_RUN_ALONE_HOURS, POLICIES, ROUNDS_PER_DAY, Recurrence, Watch, Week, WeekOutcome, WeekPolicy,
 };
 use crate::policy::FirstRuns;
 use serde::Serialize;
@@ -45,6 +45,8 @@ pub struct WeekProtocol {
     pub first_run_alone_hours: f64,
     /// What was known of new workloads.
     pub recurrence: Recurrence,
+    /// How pairs were taken apart that broke a promise; `null` = they were not.
+    pub watch: Option<Watch>,
 }
 
 /// How a policy fared on one day.
@@ -66,6 +68,8 @@ pub struct DayScore {
     pub paired_fraction: Option<f64>,
     /// Of these, the share that ran slower than promised, or did not fit.
     pub broken_fraction: Option<f64>,
+    /// Of the pairs, the share that was taken apart.
+    pub sent_back_fraction: Option<f64>,
     /// Share of the jobs that ran for the first time.
     pub first_run_fraction: Option<f64>,
     /// Of these, the share that was joined.
@@ -110,6 +114,7 @@ pub(super) fn report(week: &Week<'_>, outcomes: &[WeekOutcome]) -> WeekReport {
             first_runs: options.first_runs,
             first_run_alone_hours: FIRST_RUN_ALONE_HOURS,
             recurrence: options.recurrence,
+            watch: options.watch,
         },
         set: SetSize::of(&week.truth),
         days,
@@ -142,6 +147,7 @@ fn scores(
         oracle_share: (oracle > 0.0).then(|| tally.hours_kept / oracle),
         paired_fraction: share(tally.paired, tally.jobs),
         broken_fraction: share(tally.broken, tally.paired),
+        sent_back_fraction: share(2 * tally.sent_back, tally.paired),
         first_run_fraction: share(tally.first_runs, tally.jobs),
         first_run_joined_fraction: share(tally.first_runs_joined, tally.first_runs),
         unfit_pairs: tally.unfit,

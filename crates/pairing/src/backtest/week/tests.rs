@@ -15,6 +15,7 @@ fn options(jobs: usize, seeds: u64, first_runs: FirstRuns) -> WeekOptions {
         recur_fraction: 0.75,
         first_runs,
         recurrence: Recurrence::Unknown,
+        watch: None,
     }
 }
 
@@ -140,8 +141,8 @@ fn a_week_adds_up_and_is_the_same_again() {
     for policy in POLICIES {
         assert!(near(sums[&policy], of(&report, policy, None).kept_hours), "{policy:?}");
     }
-    let last = report.regret.iter().filter(|point| point.round == 28);
-    for point in last {
+    let at_the_end = report.regret.iter().filter(|point| point.round == 28);
+    for point in at_the_end {
         let lost = sums[&WeekPolicy::Oracle] - sums[&point.policy];
         assert!(near(point.regret_hours, lost), "{point:?}");
     }
@@ -176,6 +177,18 @@ fn first_runs_as_hosts_are_joined_and_save_more() {
             "the same weeks"
         );
     }
+}
+
+#[test]
+fn who_goes_back_costs_what_both_did_in_vain() {
+    let seen = [uncapped("a", "b", [0.4, 0.8])];
+    let truth = Truth::new(&profiles(&[]), &seen, DEVICE);
+    let watch = Watch { read_hours: 0.1, restart_hours: 0.05 };
+    let mut tally = Tally::of_jobs(&[(0, false), (1, false)]);
+    tally.add_parted(&truth, &Sharing { combination: 0, is_turned: false, alone_hours: 0.0 }, watch);
+    // The host did 0.04 of its hour in a tenth, and the guest's hour begins anew after another twentieth.
+    assert!(near(tally.hours_kept, -(0.1 - 0.04) - 0.05) && near(tally.hours_saved, tally.hours_kept));
+    assert_eq!((tally.paired, tally.sent_back, tally.broken), (2, 1, 0));
 }
 
 #[test]
