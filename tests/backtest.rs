@@ -4,7 +4,7 @@
 use pillion_core::SlowdownRatio;
 use pillion_core::device::Mechanism;
 use pillion_pairing::backtest::{
-    Backtest, BacktestOptions, PolicyName, PolicyScore, Report, WARM_OBSERVATIONS,
+    Backtest, BacktestOptions, Observe, PolicyName, PolicyScore, Report, WARM_OBSERVATIONS,
 };
 use pillion_pairing::files::{FileOptions, NamedText, read_measured};
 use pillion_tests::convert::{Set, convert};
@@ -32,7 +32,14 @@ fn replayed(set: Set, data: &Path, promise: f64, seeds: u64) -> Report {
     let measured = read_measured(named("SOLO.csv", &solo), Some(named("PAIRS.csv", &pairs)), &options)
         .expect("what we write we can read");
     let warm_observations = WARM_OBSERVATIONS.to_vec();
-    let options = BacktestOptions { queues: vec![QUEUE], seeds, slowdown_ratio_max, warm_observations };
+    let options = BacktestOptions {
+        queues: vec![QUEUE],
+        seeds,
+        slowdown_ratio_max,
+        warm_observations,
+        observe: Observe::Random,
+        trials: None,
+    };
     let backtest = Backtest::new(&measured.profiles, &measured.observations, &measured.device_model, options)
         .expect("there is enough to replay");
     let outcomes: Vec<_> = (0..seeds).map(|seed| backtest.seed(seed)).collect();

@@ -162,6 +162,7 @@ fn view(devices: Devices) -> anyhow::Result<ClusterView> {
         waiting: (0..JOBS).map(job).collect::<anyhow::Result<_>>()?,
         alone_claims: Vec::new(),
         profiles: ProfileBook::from((0..WORKLOADS).map(profile).collect::<Vec<_>>()),
+        trials: pillion_pairing::TrialBook::default(),
     })
 }
 

@@ -6,7 +6,7 @@ mod plan;
 
 pub use act::{DrainArgs, EventsArgs, EvictArgs, TopArgs, UndrainArgs};
 pub use characterize::CharacterizeArgs;
-pub use plan::{BacktestArgs, FirstRunsArg, ObjectiveArg, PlanArgs, Switch};
+pub use plan::{BacktestArgs, FirstRunsArg, ObjectiveArg, ObserveArg, PlanArgs, Switch};
 
 use crate::address::Address;
 use crate::output::Format;

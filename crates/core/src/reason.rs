@@ -11,6 +11,8 @@ pub enum Reason {
     Paired,
     /// Joins a running host.
     Joined,
+    /// Shares a device though the bounds do not admit it, and is taken apart if a promise breaks.
+    Trial,
     /// Starts alone, and others may join.
     AloneJoinable,
     /// Starts alone: its workload is not known yet on this device model, and is measured.
@@ -55,6 +57,8 @@ pub enum Reason {
     NodeDoesNotMatch,
     /// No device is free for it now.
     NoDeviceFree,
+    /// Two like it and its partner are being tried, and it may join the partner as soon as that is known.
+    AwaitsVerdict,
     /// A job before it in the queue comes first.
     BehindOthers,
     /// It cannot start now: begin time, dependency, throttle, limit, hold.
@@ -96,8 +100,10 @@ impl Reason {
             Self::Blocked => "the device takes nothing now",
             Self::Paired
             | Self::Joined
+            | Self::Trial
             | Self::AloneJoinable
             | Self::NoDeviceFree
+            | Self::AwaitsVerdict
             | Self::BehindOthers
             | Self::Held => "it was not its turn",
         }
@@ -108,6 +114,7 @@ impl Reason {
         match self {
             Self::Paired => "is paired already",
             Self::Joined => "has joined another",
+            Self::Trial => "is tried with another",
             Self::AloneJoinable => "starts alone",
             Self::UnknownWorkload => "one of the two was never measured on this device model",
             Self::MemoryUnknown => "one of the two has no known memory need",
@@ -130,6 +137,7 @@ impl Reason {
             Self::NodeTooFull => "not enough CPUs or memory on its node",
             Self::NodeDoesNotMatch => "features, exclusions or GPU type do not match",
             Self::NoDeviceFree => "no device is free",
+            Self::AwaitsVerdict => "two like them are being tried",
             Self::BehindOthers => "a job before it in the queue comes first",
             Self::Held => "it cannot start now",
             Self::Blocked => "its node or device takes nothing now",
@@ -146,9 +154,13 @@ impl Reason {
             Self::NodeTooFull => {
                 "waits: the nodes with a free device have too few CPUs or too little memory left"
             }
+            Self::AwaitsVerdict => {
+                "waits a moment: jobs like it and its best partner are being tried together, and it may join if that goes well"
+            }
             Self::BehindOthers => "waits: jobs before it in the queue come first",
             Self::Paired
             | Self::Joined
+            | Self::Trial
             | Self::AloneJoinable
             | Self::UnknownWorkload
             | Self::FirstRun

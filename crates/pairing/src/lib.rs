@@ -18,6 +18,7 @@ mod planner;
 pub mod policy;
 #[cfg(test)]
 mod testing;
+mod trials;
 pub mod view;
 
 pub use allow::AllowList;
@@ -26,4 +27,5 @@ pub use model::{Contention, InterferenceModel, Learned, PredictError, SpeedEstim
 pub use plan::{Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
 pub use planner::{Demands, known, leaves_room, may_join_first_run, plan};
 pub use policy::{FirstRuns, Objective, Policy, UserPolicy};
+pub use trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict};
 pub use view::{AloneClaim, ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, Tenant, WaitingJob};

@@ -38,6 +38,8 @@ pub struct Pairing {
     pub members: Vec<Member>,
     /// Expected sum of all tenants' speed fractions less one (0 for a job alone).
     pub gain: f64,
+    /// That it is a trial, which the bounds do not admit: how probably all keep their promises; absent = it is none.
+    pub trial: Option<Fraction>,
 }
 
 impl Pairing {
@@ -55,7 +57,7 @@ impl Pairing {
 impl Serialize for Pairing {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let SharingColumns { mechanism, ccs_mode, .. } = self.sharing().into();
-        let mut pairing = serializer.serialize_struct("Pairing", 8)?;
+        let mut pairing = serializer.serialize_struct("Pairing", 8 + usize::from(self.trial.is_some()))?;
         pairing.serialize_field("node", &self.node)?;
         pairing.serialize_field("gres_type", &self.gres_type)?;
         pairing.serialize_field("device_model", &self.device_model)?;
@@ -64,6 +66,10 @@ impl Serialize for Pairing {
         pairing.serialize_field("joins", &self.joins)?;
         pairing.serialize_field("members", &self.members)?;
         pairing.serialize_field("gain", &self.gain)?;
+        match &self.trial {
+            Some(keep) => pairing.serialize_field("trial", keep)?,
+            None => pairing.skip_field("trial")?,
+        }
         pairing.end()
     }
 }
@@ -78,18 +84,29 @@ struct PairingDocument {
     joins: Option<DecisionId>,
     members: Vec<Member>,
     gain: f64,
+    #[serde(default)]
+    trial: Option<Fraction>,
 }
 
 impl From<PairingDocument> for Pairing {
     fn from(document: PairingDocument) -> Self {
-        let PairingDocument { node, gres_type, device_model, mechanism, ccs_mode, joins, members, gain } =
-            document;
+        let PairingDocument {
+            node,
+            gres_type,
+            device_model,
+            mechanism,
+            ccs_mode,
+            joins,
+            members,
+            gain,
+            trial,
+        } = document;
         let members = members.into_iter().map(|member| {
             let SharingColumns { cap_fraction, memory_limit_bytes, .. } = member.sharing.into();
             let sharing = Sharing::by(mechanism, cap_fraction, ccs_mode).limited_to(memory_limit_bytes);
             Member { sharing, ..member }
         });
-        Self { node, gres_type, device_model, joins, members: members.collect(), gain }
+        Self { node, gres_type, device_model, joins, members: members.collect(), gain, trial }
     }
 }
 

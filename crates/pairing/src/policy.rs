@@ -1,6 +1,7 @@
 //! What the site wants.
 
 use crate::allow::AllowList;
+use crate::trials::TrialPolicy;
 use pillion_core::SlowdownRatio;
 use serde::{Deserialize, Serialize};
 
@@ -131,6 +132,10 @@ pub struct Policy {
     /// Whether jobs share where a device is free for each of them: GPU-hours and energy count, and every promise is kept
     /// either way. `false` = share only when devices are short.
     pub pair_when_idle: bool,
+    /// Whether sharings outside the bounds are tried, and how; absent = they are not. Only where the watch takes a pair apart
+    /// that breaks its promise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trials: Option<TrialPolicy>,
 }
 
 impl Policy {
@@ -158,6 +163,7 @@ impl Default for Policy {
             broken_budget_fraction: 0.02,
             allowed: None,
             pair_when_idle: true,
+            trials: None,
         }
     }
 }

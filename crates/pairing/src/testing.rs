@@ -123,6 +123,7 @@ pub(crate) fn view(devices: Vec<DeviceView>, waiting: Vec<WaitingJob>) -> Cluste
         waiting,
         alone_claims: Vec::new(),
         profiles: ProfileBook::from(known_profiles()),
+        trials: crate::TrialBook::default(),
     }
 }
 

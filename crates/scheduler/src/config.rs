@@ -91,6 +91,7 @@ fn policy(config: &PolicyConfig) -> Policy {
         broken_budget_fraction,
         allowed: None,
         pair_when_idle,
+        trials: None,
     }
 }
 
@@ -165,6 +166,7 @@ mod tests {
             broken_budget_fraction: 0.125,
             allowed: None,
             pair_when_idle: false,
+            trials: None,
         };
         assert_eq!(settings(&config).policy, expected);
     }

@@ -9,7 +9,7 @@ use gpu_checks::results::{Results, Solo, Together};
 use pillion_core::device::{Mechanism, Reading};
 use pillion_core::metric::Metric;
 use pillion_core::{Fraction, SlowdownRatio, WorkloadKey};
-use pillion_pairing::backtest::{Backtest, BacktestOptions, PolicyName};
+use pillion_pairing::backtest::{Backtest, BacktestOptions, Observe, PolicyName};
 use pillion_pairing::files::{FileOptions, Measured, NamedText, read_measured};
 
 /// A whole run, in which caps cost what they say and neighbours a tenth.
@@ -93,6 +93,8 @@ fn a_run_can_be_replayed() {
         seeds: 1,
         slowdown_ratio_max: SlowdownRatio::try_promise(1.25).unwrap(),
         warm_observations: Vec::new(),
+        observe: Observe::Random,
+        trials: None,
     };
     let backtest =
         Backtest::new(&measured.profiles, &measured.observations, &measured.device_model, options).unwrap();

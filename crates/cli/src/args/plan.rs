@@ -4,7 +4,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use pillion_core::device::Mechanism;
 use pillion_core::{Fraction, SlowdownRatio};
 use pillion_pairing::backtest::WARM_OBSERVATIONS;
-use pillion_pairing::{Objective, Policy};
+use pillion_pairing::{Objective, Policy, TrialPolicy};
 use std::path::PathBuf;
 
 const FILES: &str = "On files";
@@ -82,6 +82,9 @@ pub struct PlanArgs {
     /// How many jobs may share a device, 1 to 4 [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4), help_heading = POLICY)]
     pub max_tenants: Option<u32>,
+    /// Whether pairs outside the bounds are tried, where both jobs count their progress [default: off]
+    #[arg(long, value_enum, help_heading = POLICY)]
+    pub trials: Option<Switch>,
 }
 
 impl PlanArgs {
@@ -92,6 +95,7 @@ impl PlanArgs {
             || self.caps.is_some()
             || self.max_tenants.is_some()
             || self.broken_budget.is_some()
+            || self.trials.is_some()
     }
 
     /// The default policy with what the options change.
@@ -116,7 +120,30 @@ impl PlanArgs {
         if let Some(budget) = self.broken_budget {
             policy.broken_budget_fraction = budget.value();
         }
+        if self.trials == Some(Switch::On) {
+            policy.trials = Some(TrialPolicy::default());
+        }
         policy
+    }
+}
+
+/// Which pairings were observed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ObserveArg {
+    /// By chance
+    Random,
+    /// Those that an optimist would let share
+    Chosen,
+}
+
+impl BacktestArgs {
+    /// How pairs are tried, where that is to be replayed.
+    pub fn trial_policy(&self) -> Option<TrialPolicy> {
+        let usual = TrialPolicy::default();
+        self.trials.then(|| TrialPolicy {
+            trial_seconds: self.trial_seconds.map_or(usual.trial_seconds, f64::from),
+            restart_seconds: self.restart_seconds.map_or(usual.restart_seconds, f64::from),
+        })
     }
 }
 
@@ -142,6 +169,18 @@ pub struct BacktestArgs {
     /// The promise: shared time over solo time, at most [default: 1.25]
     #[arg(long, value_name = "RATIO", value_parser = parse_promise)]
     pub max_slowdown: Option<SlowdownRatio>,
+    /// Which pairings were observed then: by chance, or those that an optimist would let share
+    #[arg(long, value_enum, default_value_t = ObserveArg::Random)]
+    pub observe: ObserveArg,
+    /// Also replay the planner with trials: pairs outside the bounds are tried and taken apart where they break
+    #[arg(long)]
+    pub trials: bool,
+    /// How long two are tried before their speeds are known [default: 60]
+    #[arg(long, value_name = "N", requires = "trials", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub trial_seconds: Option<u32>,
+    /// What it takes whoever goes back to start again [default: 60]
+    #[arg(long, value_name = "N", requires = "trials", value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub restart_seconds: Option<u32>,
     /// The device model whose pairs are replayed [default: the one that all pairs are of]
     #[arg(long, value_name = "MODEL")]
     pub device: Option<String>,

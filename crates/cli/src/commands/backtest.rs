@@ -3,7 +3,7 @@
 
 mod week;
 
-use crate::args::BacktestArgs;
+use crate::args::{BacktestArgs, ObserveArg};
 use crate::commands::plan_files::Loaded;
 use crate::error::CliError;
 use crate::format;
@@ -12,7 +12,8 @@ use crate::plot;
 use indicatif::{ParallelProgressIterator as _, ProgressBar, ProgressStyle};
 use pillion_core::SlowdownRatio;
 use pillion_pairing::backtest::{
-    Backtest, BacktestOptions, EstimateScore, PolicyScore, Report, SeedOutcome, SetSize, SplitScore,
+    Backtest, BacktestOptions, EstimateScore, Observe, PolicyName, PolicyScore, Report, SeedOutcome, SetSize,
+    SplitScore, TrialScore,
 };
 use pillion_pairing::files::{self, FileOptions, Measured};
 use rayon::prelude::*;
@@ -33,6 +34,11 @@ pub fn make(args: &BacktestArgs) -> Result<Answer, CliError> {
         seeds: args.seeds,
         slowdown_ratio_max,
         warm_observations: args.observed.clone(),
+        observe: match args.observe {
+            ObserveArg::Random => Observe::Random,
+            ObserveArg::Chosen => Observe::Chosen,
+        },
+        trials: args.trial_policy(),
     };
     let backtest = Backtest::new(&measured.profiles, &measured.observations, &measured.device_model, options)
         .map_err(|error| CliError::Data(format!("{}: {error}", args.pairs.display())))?;
@@ -99,6 +105,8 @@ const ESTIMATE_COLUMNS: [&str; 9] = [
     ">ABOVE_LOW",
     ">ADMISSIBLE_ABOVE_LOW",
 ];
+const TRIAL_COLUMNS: [&str; 8] =
+    ["TRIALS", ">QUEUE", ">OBSERVED", ">TRIED", ">HELD", ">WENT_BACK", ">HOURS_LOST", ">HOURS_WAITED"];
 const SPLIT_COLUMNS: [&str; 7] =
     ["CAPS", ">OBSERVED", ">PAIRS", ">CHOSEN", ">BEST", ">HALF_HALF", ">UNCAPPED"];
 
@@ -113,6 +121,11 @@ fn show(report: &Report, drawn: &[PathBuf]) -> Answer {
     let protocol = &report.protocol;
     let summary = summary(set, protocol.slowdown_ratio_max, protocol.seeds);
     let mut blocks = vec![Block::Line(summary), blank(), Block::Table(policies.clone(), 0), blank()];
+    if !report.trials.is_empty() {
+        let mut trials = Table::new(&TRIAL_COLUMNS);
+        report.trials.iter().for_each(|score| trials.push(trial_line(score)));
+        blocks.extend([Block::Table(trials, 0), blank()]);
+    }
     blocks.push(Block::Table(estimates, 0));
     if !splits.is_empty() {
         blocks.extend([blank(), Block::Table(splits, 0)]);
@@ -166,6 +179,19 @@ fn policy_line(score: &PolicyScore) -> Vec<String> {
         format::ratio(score.slowdown_ratio_p95),
         number(score.above_low_fraction),
         score.seeds_counted.to_string(),
+    ]
+}
+
+fn trial_line(score: &TrialScore) -> Vec<String> {
+    vec![
+        "trials".to_owned(),
+        score.queue.to_string(),
+        score.observations.to_string(),
+        score.tried.to_string(),
+        score.held.to_string(),
+        score.went_back.to_string(),
+        number(Some(score.hours_lost)),
+        number(Some(score.hours_waited)),
     ]
 }
 

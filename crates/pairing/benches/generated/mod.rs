@@ -118,6 +118,7 @@ pub(crate) fn view(job_count: u32, device_count: u32, busy_of_ten: u32) -> Clust
         waiting: (0..job_count).map(|number| job(&mut rng, number)).collect(),
         alone_claims: Vec::new(),
         profiles: ProfileBook::from(profiles()),
+        trials: pillion_pairing::TrialBook::default(),
     }
 }
 

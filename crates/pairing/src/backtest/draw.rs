@@ -96,6 +96,13 @@ impl History {
         Self { cold, observed }
     }
 
+    /// Has these observed before all others.
+    pub(super) fn observe_first(&mut self, observed: Vec<(usize, Observation)>) {
+        let first: BTreeSet<usize> = observed.iter().map(|(at, _)| *at).collect();
+        self.observed.retain(|(at, _)| !first.contains(at));
+        self.observed.splice(0..0, observed);
+    }
+
     /// What is known after so many observed pairings.
     pub(super) fn known(&self, count: usize) -> Vec<Observation> {
         let observed = self.observed.iter().take(count).map(|(_, observation)| observation);
@@ -128,6 +135,9 @@ pub(super) fn observe(truth: &Truth, at: usize, rng: &mut ChaCha8Rng) -> Observa
     }
 }
 
+/// Far from the streams of all queues.
+const TRIALS_STREAM: u64 = 1 << 40;
+
 /// Which part of a seed's chance is asked for: each has a stream of its own, so that a change in one moves no other.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
@@ -139,6 +149,10 @@ pub(super) enum Part {
     Informed,
     /// Random partners for that queue.
     Partners(usize),
+    /// What the watch reads in that queue.
+    Trials(usize),
+    /// What an optimist chose to observe.
+    Chosen,
 }
 
 impl Part {
@@ -150,6 +164,8 @@ impl Part {
             Self::Informed => (2, 0),
             Self::Queue(length) => (2, length),
             Self::Partners(length) => (3, length),
+            Self::Trials(length) => (TRIALS_STREAM, length),
+            Self::Chosen => (TRIALS_STREAM + 1, 0),
         };
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(4 * length as u64 + kind);

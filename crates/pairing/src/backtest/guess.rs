@@ -13,6 +13,8 @@ pub(super) struct Guess {
     pub(super) speed: f64,
     /// The truth is above it with the stated probability; equal to `speed` where a model gives no bound.
     pub(super) low: f64,
+    /// How probably it is as fast as promised, and how fast it is then.
+    pub(super) kept: (f64, f64),
     /// Standard deviation; 0 = not given.
     pub(super) deviation: f64,
 }
@@ -42,6 +44,7 @@ fn guess(
         speed: estimates[end].speed_fraction,
         low: estimates[end].speed_fraction_low,
         deviation: estimates[end].speed_fraction_deviation,
+        kept: estimates[end].kept_above(backtest.speed_min()),
     }))
 }
 

@@ -10,6 +10,7 @@
 //! was not measured. The oracle alone sees the truth.
 
 mod choose;
+mod chosen;
 mod draw;
 mod exact;
 mod guess;
@@ -21,14 +22,16 @@ mod seed;
 #[cfg(test)]
 mod tests;
 mod trees;
+mod trials;
 mod truth;
 pub mod week;
 
-pub use report::{EstimateScore, PolicyScore, Protocol, Report, SetSize, SplitScore};
+pub use report::{EstimateScore, PolicyScore, Protocol, Report, SetSize, SplitScore, TrialScore};
 pub use seed::{CalibrationPoint, SeedOutcome};
 pub use truth::{Combination, Truth};
 
 use crate::history::Observation;
+use crate::trials::TrialPolicy;
 use crate::view::ProfileBook;
 use pillion_core::SlowdownRatio;
 use pillion_core::device::Mechanism;
@@ -52,6 +55,21 @@ pub struct BacktestOptions {
     pub slowdown_ratio_max: SlowdownRatio,
     /// How many observed pairings are known when warm, each a stage of its own; [`WARM_OBSERVATIONS`] by default.
     pub warm_observations: Vec<usize>,
+    /// Which pairings were observed then.
+    pub observe: Observe,
+    /// How pairs outside the bounds are tried; absent = that is not replayed.
+    pub trials: Option<TrialPolicy>,
+}
+
+/// Which pairings the warm stages have observed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Observe {
+    /// Half among new workloads, half of a new one with an old one, by chance.
+    #[default]
+    Random,
+    /// Those that an optimist would let share in the first queue, a few at a time.
+    Chosen,
 }
 
 /// Why nothing can be replayed.
@@ -93,6 +111,8 @@ pub enum PolicyName {
     ExtraTrees,
     /// Pillion: the learned model and the planner as they are on a cluster.
     Ours,
+    /// The planner with trials, from the same model, learning as it goes.
+    Trials,
     /// The planner with one observation of every combination: what noise leaves possible.
     Informed,
     /// Exact matching on the truth under the promise.

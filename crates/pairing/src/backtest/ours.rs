@@ -50,7 +50,7 @@ fn measured(backtest: &Backtest<'_>, pairing: &Pairing) -> Option<Chosen> {
     Some(Chosen { combination: at, count: 1, lows })
 }
 
-fn policy(backtest: &Backtest<'_>) -> Policy {
+pub(super) fn policy(backtest: &Backtest<'_>) -> Policy {
     Policy {
         users: UserPolicy::Any,
         slowdown_ratio_max: backtest.options().slowdown_ratio_max,
@@ -59,7 +59,7 @@ fn policy(backtest: &Backtest<'_>) -> Policy {
     }
 }
 
-fn view(backtest: &Backtest<'_>, queue: &Queue) -> ClusterView {
+pub(super) fn view(backtest: &Backtest<'_>, queue: &Queue) -> ClusterView {
     let device_model = backtest.device_model();
     let mut profiles: Vec<WorkloadProfile> = Vec::new();
     for workload in queue.counts().into_keys() {
@@ -90,6 +90,7 @@ fn view(backtest: &Backtest<'_>, queue: &Queue) -> ClusterView {
         waiting,
         alone_claims: Vec::new(),
         profiles: book,
+        trials: crate::TrialBook::default(),
     }
 }
 

@@ -3,8 +3,10 @@
 
 use super::score::{Tally, UNFIT_HOURS_LOST, as_float};
 use super::seed::{Contestant, ErrorSums, SeedOutcome, SplitSums, share};
+use super::trials::TrialTally;
 use super::truth::Truth;
-use super::{Backtest, NOISE_FRACTION, ORACLE_SAVES_MIN_FRACTION, PolicyName};
+use super::{Backtest, NOISE_FRACTION, ORACLE_SAVES_MIN_FRACTION, Observe, PolicyName};
+use crate::trials::TrialPolicy;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -17,6 +19,9 @@ pub struct Report {
     pub set: SetSize,
     /// How each policy fared, by queue, policy and observations.
     pub policies: Vec<PolicyScore>,
+    /// What came of trials, by queue and observations; only where these were replayed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trials: Vec<TrialScore>,
     /// How good the estimates were for combinations of new workloads that had not been seen.
     pub estimates: Vec<EstimateScore>,
     /// How good the caps were that a model rates highest, for pairs of new workloads of which nothing had been seen.
@@ -34,6 +39,11 @@ pub struct Protocol {
     pub queues: Vec<usize>,
     /// Observed pairings of the warm stages.
     pub warm_observations: Vec<usize>,
+    /// Which pairings were observed.
+    pub observe: Observe,
+    /// How trials went; only where these were replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trials: Option<TrialPolicy>,
     /// Noise of their speeds: standard deviation of the factor.
     pub noise_fraction: f64,
     /// Device hours that a pair loses that does not fit together.
@@ -109,6 +119,47 @@ pub struct PolicyScore {
     pub unmeasured_pairs: usize,
 }
 
+/// What came of trials in queues of one length.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrialScore {
+    /// Jobs in the queue.
+    pub queue: usize,
+    /// Observed pairings besides the old families' history.
+    pub observations: usize,
+    /// Pairs that were tried, over all seeds.
+    pub tried: usize,
+    /// Of these, how many kept their promises as far as the watch saw.
+    pub held: usize,
+    /// Guests that went back, of trials or of others.
+    pub went_back: usize,
+    /// Device hours a seed that were lost with pairs that were taken apart, restarts and misfits included.
+    pub hours_lost: f64,
+    /// Device hours a seed that stood idle for jobs that waited for a verdict.
+    pub hours_waited: f64,
+}
+
+fn trial_scores(outcomes: &[SeedOutcome], queues: &[usize]) -> Vec<TrialScore> {
+    let mut scores = Vec::new();
+    for (at, queue) in queues.iter().enumerate() {
+        let stages: BTreeSet<Contestant> =
+            outcomes.iter().flat_map(|outcome| outcome.trials[at].keys().copied()).collect();
+        for stage in stages {
+            let tallies: Vec<&TrialTally> =
+                outcomes.iter().filter_map(|outcome| outcome.trials[at].get(&stage)).collect();
+            scores.push(TrialScore {
+                queue: *queue,
+                observations: stage.1.unwrap_or(0),
+                tried: total(&tallies, |tally| tally.tried),
+                held: total(&tallies, |tally| tally.held),
+                went_back: total(&tallies, |tally| tally.went_back),
+                hours_lost: mean(&tallies, |tally| tally.hours_lost, tallies.len()).unwrap_or(0.0),
+                hours_waited: mean(&tallies, |tally| tally.hours_waited, tallies.len()).unwrap_or(0.0),
+            });
+        }
+    }
+    scores
+}
+
 /// How good a model's estimates were.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EstimateScore {
@@ -175,12 +226,15 @@ pub(super) fn report(backtest: &Backtest<'_>, outcomes: &[SeedOutcome]) -> Repor
             seeds: options.seeds,
             queues: options.queues.clone(),
             warm_observations: options.warm_observations.clone(),
+            observe: options.observe,
+            trials: options.trials,
             noise_fraction: NOISE_FRACTION,
             unfit_hours_lost: UNFIT_HOURS_LOST,
             oracle_saves_min_fraction: ORACLE_SAVES_MIN_FRACTION,
         },
         set: SetSize::of(truth),
         policies,
+        trials: trial_scores(outcomes, &options.queues),
         estimates: learners.iter().map(|learner| estimate_score(outcomes, *learner)).collect(),
         splits: splitters.iter().map(|learner| split_score(outcomes, *learner)).collect(),
     }

@@ -4,8 +4,10 @@ use super::draw::{History, Part, Queue, Split};
 use super::guess::{self, Guess, Guesses};
 use super::informed::Informed;
 use super::score::{Tally, as_float, hours_saved};
+use super::trials::{self, TrialTally};
 use super::truth::{Combination, Truth};
-use super::{Backtest, PolicyName, choose, ours, trees};
+use super::{Backtest, Observe, PolicyName, choose, chosen, ours, trees};
+use crate::history::Observation;
 use crate::model::{Learned, TrainOptions, train};
 use crate::planner::candidates::caps::CAP_GAIN_MIN;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +24,8 @@ pub struct SeedOutcome {
     pub(super) errors: BTreeMap<Contestant, ErrorSums>,
     /// How good the caps were that a model would choose.
     pub(super) splits: BTreeMap<Contestant, SplitSums>,
+    /// Of each queue, in the order of the options, what came of trials.
+    pub(super) trials: Vec<BTreeMap<Contestant, TrialTally>>,
     /// What ours said, cold, of uncapped pairs of new workloads: combination and sum of speeds.
     pub uncapped_sums: Vec<(usize, f64)>,
     /// What ours said of every combination of new workloads that it had not seen.
@@ -71,10 +75,15 @@ pub(super) struct SplitSums {
 
 pub(super) fn replay(backtest: &Backtest<'_>, seed: u64) -> SeedOutcome {
     let split = Split::draw(backtest.truth(), &mut Part::Split.of_seed(seed));
-    let history = History::draw(backtest, &split, &mut Part::History.of_seed(seed));
+    let mut history = History::draw(backtest, &split, &mut Part::History.of_seed(seed));
     let lengths = backtest.options().queues.iter();
-    let queues =
-        lengths.map(|length| Queue::draw(&split, *length, &mut Part::Queue(*length).of_seed(seed))).collect();
+    let queues = lengths.map(|length| Queue::draw(&split, *length, &mut Part::Queue(*length).of_seed(seed)));
+    let queues: Vec<Queue> = queues.collect();
+    if backtest.options().observe == Observe::Chosen
+        && let Some(queue) = queues.first()
+    {
+        chosen::observe(backtest, &split, queue, &mut history, seed);
+    }
     let mut replay = Replay { backtest, split, history, queues, outcome: empty(backtest) };
     replay.untaught(seed);
     replay.stage(0, seed);
@@ -89,6 +98,7 @@ fn empty(backtest: &Backtest<'_>) -> SeedOutcome {
         tallies: vec![BTreeMap::new(); backtest.options().queues.len()],
         errors: BTreeMap::new(),
         splits: BTreeMap::new(),
+        trials: vec![BTreeMap::new(); backtest.options().queues.len()],
         uncapped_sums: Vec::new(),
         calibration: Vec::new(),
     }
@@ -148,12 +158,24 @@ impl Replay<'_, '_> {
                 tallies.insert((name, Some(observations)), Tally { unmeasured, ..tally });
             }
         }
+        self.tried(observations, seed, &known);
         for (name, guesses) in [(PolicyName::Ours, &ours), (PolicyName::ExtraTrees, &theirs)] {
             let contestant = (name, Some(observations));
             self.outcome.errors.insert(contestant, errors(truth, guesses, &observed, speed_min));
             self.outcome.splits.insert(contestant, splits(truth, guesses, &observed));
         }
         self.remember(observations, &ours, &observed);
+    }
+
+    /// The planner with trials, where these are replayed.
+    fn tried(&mut self, observations: usize, seed: u64, known: &[Observation]) {
+        let Some(policy) = self.backtest.options().trials else { return };
+        let contestant = (PolicyName::Trials, Some(observations));
+        for (at, queue) in self.queues.iter().enumerate() {
+            let (tally, trials) = trials::replay(self.backtest, queue, known.to_vec(), policy, seed);
+            self.outcome.tallies[at].insert(contestant, tally);
+            self.outcome.trials[at].insert(contestant, trials);
+        }
     }
 
     /// What the plots are drawn from.

@@ -57,6 +57,8 @@ fn options(queues: &[usize], seeds: u64, promise: f64) -> BacktestOptions {
         seeds,
         slowdown_ratio_max: SlowdownRatio::try_promise(promise).unwrap(),
         warm_observations: WARM_OBSERVATIONS.to_vec(),
+        observe: Observe::Random,
+        trials: None,
     }
 }
 
@@ -244,7 +246,7 @@ fn another_queue_leaves_the_first_as_it_was() {
 }
 
 fn guessed(speeds: [f64; 2]) -> [Guess; 2] {
-    speeds.map(|speed| Guess { speed, low: speed, deviation: 0.0 })
+    speeds.map(|speed| Guess { speed, low: speed, kept: (1.0, speed), deviation: 0.0 })
 }
 
 #[test]
@@ -352,4 +354,59 @@ fn whoever_saw_everything_once_comes_close_to_the_oracle() {
     assert!(informed.broken_fraction.unwrap() < 0.05, "{informed:?}");
     let split = report.splits.iter().find(|score| score.policy == PolicyName::Informed).unwrap();
     assert!(split.chosen_sum.unwrap() > 0.97 * split.best_sum.unwrap(), "{split:?}");
+}
+
+/// The made-up set with counters, so that the watch can follow.
+fn counted() -> (ProfileBook, Vec<Observation>) {
+    let (book, observations) = made_up();
+    let counted = book.iter().map(|own| WorkloadProfile { throughput_per_second: Some(5.0), ..own.clone() });
+    (ProfileBook::from(counted.collect::<Vec<_>>()), observations)
+}
+
+fn with_trials(trial_seconds: f64, restart_seconds: f64) -> Report {
+    let (book, observations) = counted();
+    let trials = Some(crate::TrialPolicy { trial_seconds, restart_seconds });
+    let options = BacktestOptions { trials, warm_observations: vec![20], ..options(&[24], 4, 1.4) };
+    let backtest = Backtest::new(&book, &observations, DEVICE, options).unwrap();
+    let outcomes: Vec<SeedOutcome> = (0..4).map(|seed| backtest.seed(seed)).collect();
+    backtest.report(&outcomes)
+}
+
+#[test]
+fn trials_are_replayed_with_every_cost() {
+    let report = with_trials(60.0, 60.0);
+    assert_eq!(report, with_trials(60.0, 60.0), "equal input, equal answer");
+    let score = |report: &Report, policy| {
+        report
+            .policies
+            .iter()
+            .find(|score| score.policy == policy && score.observations == Some(0))
+            .unwrap()
+            .clone()
+    };
+    let (tried, passive) = (score(&report, PolicyName::Trials), score(&report, PolicyName::Ours));
+    assert!(report.trials[0].tried > 0 && report.trials[0].held > 0, "{:?}", report.trials);
+    assert!(tried.gpu_hours < passive.gpu_hours, "{tried:?} {passive:?}");
+    assert!(tried.gpu_hours <= 24.0 && tried.unmeasured_pairs == 0);
+    // What takes longer to be known, and to begin again, costs more.
+    let slow = score(&with_trials(600.0, 600.0), PolicyName::Trials);
+    assert!(slow.gpu_hours > tried.gpu_hours, "{slow:?} {tried:?}");
+}
+
+#[test]
+fn an_optimist_observes_what_the_queue_could_use() {
+    let (book, observations) = counted();
+    let observed = |observe| {
+        let options = BacktestOptions { observe, warm_observations: vec![10], ..options(&[40], 4, 1.4) };
+        let backtest = Backtest::new(&book, &observations, DEVICE, options).unwrap();
+        let outcomes: Vec<SeedOutcome> = (0..4).map(|seed| backtest.seed(seed)).collect();
+        let report = backtest.report(&outcomes);
+        let ours = report
+            .policies
+            .iter()
+            .find(|score| score.policy == PolicyName::Ours && score.observations == Some(10));
+        (ours.unwrap().gpu_hours, report.protocol.observe)
+    };
+    let (chosen, by_chance) = (observed(Observe::Chosen), observed(Observe::Random));
+    assert!(chosen.0 < by_chance.0, "{chosen:?} {by_chance:?}");
 }

@@ -101,6 +101,7 @@ pub fn read(files: &PlanFiles<'_>, options: &FileOptions) -> Result<FromFiles, I
         waiting,
         alone_claims: Vec::new(),
         profiles: book(profiles),
+        trials: crate::TrialBook::default(),
     };
     let Ground { device_model, mechanism, .. } = ground;
     Ok(FromFiles { view, observations, allowed, device_model, mechanism })

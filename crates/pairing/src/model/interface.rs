@@ -62,6 +62,34 @@ impl SpeedEstimate {
     }
 }
 
+impl SpeedEstimate {
+    /// How probably the speed is at least this, and its mean where it is.
+    pub(crate) fn kept_above(&self, least: f64) -> (f64, f64) {
+        let (mean, deviation) = (self.speed_fraction, self.speed_fraction_deviation);
+        if deviation <= 0.0 {
+            return (if mean < least { 0.0 } else { 1.0 }, mean.max(least));
+        }
+        let deviations = (least - mean) / deviation;
+        let (above, excess) = if self.has_heavy_tail {
+            (1.0 - student(deviations), student_excess(deviations))
+        } else {
+            let density = (-0.5 * deviations * deviations).exp() / (2.0 * std::f64::consts::PI).sqrt();
+            (0.5 * libm::erfc(deviations / std::f64::consts::SQRT_2), density)
+        };
+        (above, (mean + deviation * excess / above.max(ABOVE_MIN)).clamp(least.min(1.0), 1.0))
+    }
+}
+
+/// Less probable than this nothing is divided by.
+const ABOVE_MIN: f64 = 1e-9;
+
+/// Of Student's distribution with five degrees of freedom: the integral of what lies above, times itself.
+fn student_excess(deviations: f64) -> f64 {
+    let square = 1.0 + deviations * deviations / 5.0;
+    let density = 8.0 / (3.0 * std::f64::consts::PI * 5.0_f64.sqrt()) / square.powi(3);
+    1.25 * square * density
+}
+
 /// The distribution function of Student's distribution with five degrees of freedom.
 fn student(deviations: f64) -> f64 {
     let angle = (deviations / 5.0_f64.sqrt()).atan();
@@ -103,4 +131,32 @@ pub trait InterferenceModel: Send + Sync {
     }
     /// The device's mean power while all of them share it, where the profiles tell.
     fn power_watts(&self, tenants: &[TenantInput<'_>], device_model: &str) -> Option<f64>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(speed_fraction: f64, speed_fraction_deviation: f64, has_heavy_tail: bool) -> SpeedEstimate {
+        SpeedEstimate {
+            speed_fraction,
+            speed_fraction_deviation,
+            has_heavy_tail,
+            speed_fraction_low: 0.0,
+            speed_fraction_high: 1.0,
+            terms: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn who_is_kept_is_faster_than_its_mean() {
+        // Half of a normal distribution: its mean is 0.798 deviations above.
+        let (above, mean) = estimate(0.6, 0.1, false).kept_above(0.6);
+        assert!((above - 0.5).abs() < 1e-9 && (mean - 0.6798).abs() < 1e-4, "{above} {mean}");
+        // And of Student's with five degrees of freedom 0.949.
+        let (above, mean) = estimate(0.6, 0.1, true).kept_above(0.6);
+        assert!((above - 0.5).abs() < 1e-9 && (mean - 0.6949).abs() < 1e-4, "{above} {mean}");
+        assert_eq!(estimate(0.6, 0.0, true).kept_above(0.7), (0.0, 0.7));
+        assert_eq!(estimate(0.8, 0.0, true).kept_above(0.7), (1.0, 0.8));
+    }
 }

@@ -5,6 +5,7 @@ mod words;
 
 use crate::plan::{CANDIDATES_MAX, Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
 use crate::planner::candidates::candidate_set::CandidateKey;
+use crate::planner::candidates::trial::Trial;
 use crate::planner::candidates::{CCS_MODE_SHARED, Evaluator};
 use crate::planner::classes::PlanContext;
 use crate::planner::first_run;
@@ -13,7 +14,7 @@ use crate::planner::placement::shards;
 use crate::planner::placement::{Placement, Start};
 use crate::planner::selection;
 use pillion_core::share;
-use pillion_core::{CapStep, Shards};
+use pillion_core::{CapStep, Fraction, Shards};
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -136,6 +137,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
             joins: device.tenants.first().filter(|_| start.is_join).and_then(|host| host.group),
             members: members.collect(),
             gain: start.evaluation.as_ref().map_or(0.0, |evaluation| evaluation.gain),
+            trial: trial_of(start).map(|trial| Fraction::clamped(trial.keep_probability)),
         }
     }
 
@@ -224,6 +226,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
         let candidates = self.candidates(job, Some(start.device), chosen, CANDIDATES_MAX);
         let (class, kind) = (context.class_of[job], context.kind_of[start.device]);
         let reason = match (chosen, role) {
+            (Some(_), _) if trial_of(start).is_some() => Reason::Trial,
             (Some(Partner::Running { .. }), _) => Reason::Joined,
             (Some(Partner::Waiting { .. }), _) => Reason::Paired,
             (None, Role::Alone) => self.evaluator.may_host(class, kind).err().unwrap_or(Reason::NotShareable),
@@ -451,6 +454,11 @@ impl<'s, 'a> Explainer<'s, 'a> {
             Partner::Running { device } => unshared(class) > 0 && !self.joined.contains(&device),
         }
     }
+}
+
+/// The trial that a start is.
+fn trial_of(start: &Start) -> Option<Trial> {
+    start.evaluation.as_ref().and_then(|evaluation| evaluation.trial)
 }
 
 /// Those that could have been chosen before those that a rule forbids, then by gain, then by job.

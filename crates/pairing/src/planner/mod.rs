@@ -25,6 +25,8 @@ mod rounds;
 mod selection;
 #[cfg(test)]
 mod tests;
+mod trial;
+mod verdicts;
 
 pub use admit::known;
 pub use first_run::may_be_joined as may_join_first_run;

@@ -16,6 +16,8 @@ use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex};
 use crate::planner::placement::{Placement, Placing, Rights};
 use crate::planner::selection::{self, Cutoff, Question};
+use crate::planner::trial::Tries;
+use crate::planner::verdicts;
 use std::collections::BTreeMap;
 use typed_index_collections::TiVec;
 
@@ -66,6 +68,9 @@ pub(crate) fn settle(candidates: &mut CandidateSet<'_, '_>) -> Placement {
     }
     let attempt = accepted.unwrap_or_else(|| round.cautious(candidates, limits));
     let mut placement = attempt.placement;
+    if let Some(trials) = &context.trials {
+        verdicts::hold(candidates.evaluator, trials, &mut placement);
+    }
     let held = context.jobs.keys().filter(|job| context.jobs[*job].held.is_some());
     placement.left.extend(held.map(|job| (job, Reason::Held)));
     placement.best = candidates.best(CANDIDATES_MAX);
@@ -150,6 +155,7 @@ impl<'r> Round<'r> {
         let devices: BTreeMap<JobIndex, DeviceIndex> = primaries.iter().copied().collect();
         let joiners: Vec<JobIndex> =
             self.startable.iter().copied().filter(|job| !devices.contains_key(job)).collect();
+        let tries = Tries::new(self.context);
         let partners = if self.may_share {
             let question = Question {
                 primaries: &primaries,
@@ -159,13 +165,14 @@ impl<'r> Round<'r> {
                 cutoff,
                 capacity: &capacity,
                 allowance,
+                tries: &tries,
             };
             selection::select(candidates, &question)
         } else {
             BTreeMap::new()
         };
         let rights = Rights { devices: &devices, joinable: &self.joinable, suits: &self.suits };
-        let mut placing = Placing::new(candidates.evaluator, self.capacity, rights, partners);
+        let mut placing = Placing::new(candidates.evaluator, self.capacity, rights, partners, tries);
         for job in self.startable {
             placing.place(*job);
         }

@@ -3,6 +3,7 @@
 mod budget;
 mod measured_alone;
 mod properties;
+mod trials;
 
 use crate::model::Contention;
 use crate::plan::{Plan, Reason, Role};

@@ -280,6 +280,7 @@ fn view() -> ClusterView {
         waiting: vec![job(1, "a"), job(2, "b")],
         alone_claims: Vec::new(),
         profiles: vec![profile("a"), profile("b")].into(),
+        trials: pillion_pairing::TrialBook::default(),
     }
 }
 

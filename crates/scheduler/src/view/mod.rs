@@ -44,6 +44,7 @@ pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
         waiting: waiting_jobs(&planned, sources),
         alone_claims: alone_claims(&planned, sources.scan),
         profiles: book,
+        trials: pillion_pairing::TrialBook::default(),
     }
 }
 

@@ -6,6 +6,7 @@ use super::evaluation::Appraisal;
 use super::evaluator::{Evaluator, UncappedPair};
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{CandidateIndex, ClassIndex, DeviceIndex, KindIndex};
+use crate::planner::trial::TryKey;
 use rustc_hash::FxHashMap;
 use typed_index_collections::TiVec;
 
@@ -184,6 +185,14 @@ impl<'p, 'a> CandidateSet<'p, 'a> {
         match self.keys[number] {
             CandidateKey::Pair { .. } => 2,
             CandidateKey::Join { device, .. } => self.evaluator.context.devices[device].tenants.len() + 1,
+        }
+    }
+
+    /// Of which kind of trial a candidate is.
+    pub(crate) fn try_key(&self, number: CandidateIndex) -> Option<TryKey> {
+        match self.keys[number] {
+            CandidateKey::Pair { lower, higher, kind } => self.evaluator.try_key_of_pair(lower, higher, kind),
+            CandidateKey::Join { class, device } => self.evaluator.try_key_of_join(class, device),
         }
     }
 

@@ -108,7 +108,7 @@ impl<'a> Evaluator<'_, 'a> {
         worth::worth(&stays, before, together, self.context.policy.objective)
     }
 
-    fn inputs(
+    pub(super) fn inputs(
         &self,
         tenants: &[CandidateTenant<'_>],
         caps: &[Option<Fraction>],

@@ -1,6 +1,7 @@
 //! What is known of a candidate: all of it once it was evaluated, and what the choice needs of it.
 
 use super::caps::FAST_ENOUGH_FRACTION;
+use super::trial::Trial;
 use crate::model::SpeedEstimate;
 use crate::plan::Reason;
 use crate::policy::Policy;
@@ -27,6 +28,10 @@ pub(crate) struct Evaluation {
     pub(crate) risk: f64,
     /// The rule that forbids it.
     pub(crate) excluded_by: Option<Reason>,
+    /// That it is tried, where the bounds do not admit it.
+    pub(crate) trial: Option<Trial>,
+    /// Of a trial, what it is where one of its kind is tried already, and that is allowed.
+    pub(crate) otherwise: Option<Rc<Evaluation>>,
 }
 
 impl Evaluation {
@@ -40,10 +45,23 @@ impl Evaluation {
             weight: 0.0,
             risk: 0.0,
             excluded_by: None,
+            trial: None,
+            otherwise: None,
         }
     }
     pub(super) fn excluded(reason: Reason) -> Self {
         Self { excluded_by: Some(reason), ..Self::unknown() }
+    }
+    /// The same in the other order of tenants.
+    pub(super) fn turned(&self) -> Self {
+        let caps = self.caps.iter().rev().copied().collect();
+        let estimates = Rc::new(self.estimates.iter().rev().cloned().collect());
+        let otherwise = self.otherwise.as_ref().map(|bounded| Rc::new(bounded.turned()));
+        Self { caps, estimates, otherwise, ..*self }
+    }
+    /// Whether it is a trial whose verdict the next of its kind waits for.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.trial.is_some_and(|trial| !trial.is_sure)
     }
     /// What it is worth, less what its broken promises are expected to cost.
     pub(super) fn value(&self) -> f64 {
@@ -87,10 +105,15 @@ pub(crate) struct Appraisal {
     pub(crate) risk: f64,
     /// What caps could make it worth, at most but for one in ten; absent = what is known is final.
     pub(crate) weight_bound: Option<f64>,
+    /// That it is a trial whose verdict the next of its kind waits for.
+    pub(crate) is_limited: bool,
+    /// Of such a one, weight and risk without a trial; absent = it is not allowed then.
+    pub(crate) otherwise: Option<(f64, f64)>,
 }
 
 impl Appraisal {
-    pub(super) const NOTHING: Self = Self { weight: None, risk: 0.0, weight_bound: None };
+    pub(super) const NOTHING: Self =
+        Self { weight: None, risk: 0.0, weight_bound: None, is_limited: false, otherwise: None };
 
     /// After the evaluation.
     pub(crate) fn of(evaluation: &Evaluation) -> Self {
@@ -98,6 +121,8 @@ impl Appraisal {
             weight: evaluation.is_admitted().then_some(evaluation.weight),
             risk: evaluation.risk,
             weight_bound: None,
+            is_limited: evaluation.is_limited(),
+            otherwise: evaluation.otherwise.as_ref().map(|bounded| (bounded.weight, bounded.risk)),
         }
     }
 }

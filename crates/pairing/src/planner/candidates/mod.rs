@@ -9,6 +9,7 @@ mod evaluation;
 mod evaluator;
 mod screening;
 mod tenant;
+pub(crate) mod trial;
 mod worth;
 
 pub(crate) use ccs_mode::CCS_MODE_SHARED;
@@ -34,10 +35,7 @@ impl<'a> Evaluator<'_, 'a> {
         }
         let (first, second) = (host.min(joiner), host.max(joiner));
         let straight = Rc::new(self.evaluate_pair(first, second, kind).unwrap_or_else(Evaluation::excluded));
-        let mut turned = Evaluation::clone(&straight);
-        turned.caps.reverse();
-        turned.estimates = Rc::new(straight.estimates.iter().rev().cloned().collect());
-        let turned = Rc::new(turned);
+        let turned = Rc::new(straight.turned());
         self.found.pairs.borrow_mut().insert((second, first, kind), Rc::clone(&turned));
         self.found.pairs.borrow_mut().insert((first, second, kind), Rc::clone(&straight));
         if host == first { straight } else { turned }
@@ -121,28 +119,40 @@ impl<'a> Evaluator<'_, 'a> {
     fn evaluate(
         &self,
         tenants: &[CandidateTenant<'a>],
-        device: &DeviceView,
+        device: &'a DeviceView,
         mode: Option<u8>,
     ) -> Result<Evaluation, Reason> {
         self.may_meet(tenants, device)?;
-        let mut untried = self.sets_of_caps(tenants, device).into_iter();
-        let first = untried.next().ok_or(Reason::NotAllowed)?;
-        let mut chosen = self.evaluation(tenants, &first, device, mode)?;
-        if sets_a_cap(tenants, &first) && !self.neighbours_are_safe(tenants, &first, device, mode) {
+        let sets = self.sets_of_caps(tenants, device);
+        let chosen = self.within_bounds(tenants, &sets, device, mode)?;
+        Ok(self.or_trial(chosen, tenants, &sets, device, mode))
+    }
+
+    /// The best of these sets of caps by what is allowed without a trial.
+    fn within_bounds(
+        &self,
+        tenants: &[CandidateTenant<'a>],
+        sets: &[Vec<Option<Fraction>>],
+        device: &DeviceView,
+        mode: Option<u8>,
+    ) -> Result<Evaluation, Reason> {
+        let (first, untried) = sets.split_first().ok_or(Reason::NotAllowed)?;
+        let mut chosen = self.evaluation(tenants, first, device, mode)?;
+        if sets_a_cap(tenants, first) && !self.neighbours_are_safe(tenants, first, device, mode) {
             chosen.excluded_by = chosen.excluded_by.or(Some(Reason::PromiseAtRisk));
         }
         if chosen.needs_no_caps(chosen.estimates.iter(), self.context.policy) {
             return Ok(chosen);
         }
         for set in untried {
-            let other = self.evaluation(tenants, &set, device, mode)?;
+            let other = self.evaluation(tenants, set, device, mode)?;
             let least = match chosen.is_admitted() {
                 true if !sets_a_cap(tenants, &chosen.caps) => chosen.value() + CAP_GAIN_MIN,
                 true => chosen.value(),
                 false => f64::NEG_INFINITY,
             };
             let is_better = other.is_admitted() && other.value() > least;
-            if is_better && self.neighbours_are_safe(tenants, &set, device, mode) {
+            if is_better && self.neighbours_are_safe(tenants, set, device, mode) {
                 chosen = other;
             }
         }

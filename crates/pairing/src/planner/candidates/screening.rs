@@ -86,37 +86,40 @@ impl<'a> Evaluator<'_, 'a> {
     }
 
     /// What they are like without caps, and what caps could make of that.
-    fn screen(&self, tenants: &[CandidateTenant<'a>], device: &DeviceView) -> Result<Appraisal, Reason> {
+    fn screen(&self, tenants: &[CandidateTenant<'a>], device: &'a DeviceView) -> Result<Appraisal, Reason> {
         let uncapped = self.found.uncapped.borrow();
         let known = self.uncapped_pair(tenants, device).and_then(|pair| uncapped.get(&pair));
         let Some(known) = known else {
             let evaluation = self.without_caps(tenants, device)?;
             let estimates: Vec<&SpeedEstimate> = evaluation.estimates.iter().collect();
-            return Ok(self.screened(tenants, device, &evaluation, &estimates));
+            return Ok(self.screened(tenants, device, evaluation.clone(), &estimates));
         };
         self.may_meet(tenants, device)?;
         let [lower, higher] = known.as_ref().ok_or(Reason::UnknownWorkload)?;
         let is_turned = tenants[0].profile > tenants[1].profile;
         let estimates = if is_turned { [higher, lower] } else { [lower, higher] };
         let evaluation = self.judged(tenants, &[None, None], &estimates, device, None)?;
-        Ok(self.screened(tenants, device, &evaluation, &estimates))
+        Ok(self.screened(tenants, device, evaluation, &estimates))
     }
 
     fn screened(
         &self,
         tenants: &[CandidateTenant<'a>],
-        device: &DeviceView,
-        evaluation: &Evaluation,
+        device: &'a DeviceView,
+        evaluation: Evaluation,
         estimates: &[&SpeedEstimate],
     ) -> Appraisal {
         let could_cap = device.mechanism.can_cap() && self.context.policy.caps;
         // One that is fast and too risky is left as it is: in a queue so long there are others, and to evaluate it costs much.
         let is_final = !could_cap
             || evaluation.is_allowed_and_fast(estimates.iter().copied())
-            || !caps_could_help(tenants, evaluation, estimates);
+            || !caps_could_help(tenants, &evaluation, estimates);
         let weight_bound =
             (!is_final).then(|| evaluation.weight + CAPS_WIN_MAX * evaluation.weight_of_speed());
-        Appraisal { weight_bound, ..Appraisal::of(evaluation) }
+        Appraisal {
+            weight_bound,
+            ..Appraisal::of(&self.or_uncapped_trial(evaluation, tenants, estimates, device))
+        }
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) struct CandidateTenant<'a> {
     pub(super) cap: CapSlot,
     /// How long it would still run alone, in typical runs.
     pub(super) runs: f64,
+    /// It starts again: it is not made to go back once more.
+    pub(super) is_restarted: bool,
 }
 
 impl<'a> Evaluator<'_, 'a> {
@@ -55,7 +57,16 @@ impl<'a> Evaluator<'_, 'a> {
         let promise = job.slowdown_ratio_max;
         let known = self.context.profiles[profile].duration_seconds;
         let runs = self.typical.of(job.duration_seconds_expected.or(known));
-        Ok(CandidateTenant { profile, memory_bytes, promise, owner: job.into(), cap: CapSlot::Free, runs })
+        let is_restarted = job.start.restart_count > 0;
+        Ok(CandidateTenant {
+            profile,
+            memory_bytes,
+            promise,
+            owner: job.into(),
+            cap: CapSlot::Free,
+            runs,
+            is_restarted,
+        })
     }
 
     fn running_tenants(&self, device: DeviceIndex) -> Result<Vec<CandidateTenant<'a>>, Reason> {
@@ -86,6 +97,7 @@ impl<'a> Evaluator<'_, 'a> {
             owner: tenant.into(),
             cap: CapSlot::Fixed(tenant.sharing.cap()),
             runs: self.typical.of(worth::remaining_seconds(tenant, self.context.view.taken_at)),
+            is_restarted: false,
         })
     }
 }

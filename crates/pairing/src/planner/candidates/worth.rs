@@ -7,6 +7,8 @@ use pillion_core::UnixTime;
 
 /// What it costs when tenants turn out not to fit together: five minutes for both, in typical runs of an hour.
 pub(crate) const MISFIT_COST: f64 = 2.0 * 300.0 / 3600.0;
+/// A typical run where nothing is known.
+const RUN_SECONDS_UNKNOWN: f64 = 3600.0;
 /// Bounds of a run, in typical runs.
 const RUNS_RANGE: (f64, f64) = (0.01, 100.0);
 
@@ -21,6 +23,13 @@ impl TypicalRun {
             (Some(seconds), Some(typical)) => (seconds / typical).clamp(RUNS_RANGE.0, RUNS_RANGE.1),
             _ => 1.0,
         }
+    }
+}
+
+impl TypicalRun {
+    /// What so many seconds are of a typical run; of an hour where none is known.
+    pub(crate) fn share_of_run(self, seconds: f64) -> f64 {
+        seconds / self.0.unwrap_or(RUN_SECONDS_UNKNOWN)
     }
 }
 

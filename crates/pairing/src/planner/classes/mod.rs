@@ -9,6 +9,7 @@ use crate::planner::admit;
 use crate::planner::index::{
     ClassIndex, DemandIndex, DeviceIndex, JobIndex, KindIndex, NodeIndex, ProfileIndex,
 };
+use crate::planner::trial::Trials;
 use crate::policy::Policy;
 use crate::view::{ClusterView, DeviceView, NodeView, WaitingJob};
 use pillion_core::profile::WorkloadProfile;
@@ -63,12 +64,17 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) first_run_errors: FxHashMap<ProfileIndex, f64>,
     /// Whether a class may share devices of a kind: its profile and the memory that it is admitted with.
     pub(crate) sharers: Sharers,
+    /// What is known of trials; absent = nothing is tried.
+    pub(crate) trials: Option<Trials<'a>>,
 }
 
 impl<'a> PlanContext<'a> {
     pub(crate) fn new(view: &'a ClusterView, model: &'a dyn InterferenceModel, policy: &'a Policy) -> Self {
         // 1. Jobs and devices that are alike. Whatever is looked up by class or kind is looked up once.
-        let (class_of, classes) = grouped::<_, _, ClassIndex>(&view.waiting, class_key);
+        let (class_of, classes) = grouped::<_, _, ClassIndex>(&view.waiting, |job| {
+            // Whoever started again is tried with more care.
+            (class_key(job), policy.trials.is_some() && job.start.restart_count > 0)
+        });
         let (kind_of, kinds) = grouped::<_, _, KindIndex>(&view.devices, |device| {
             (&device.model, device.mechanism, device.memory_bytes)
         });
@@ -128,6 +134,7 @@ impl<'a> PlanContext<'a> {
             first_run_index,
             first_run_errors,
             sharers,
+            trials: Trials::of(view, policy.trials),
         }
     }
 

@@ -33,6 +33,16 @@ pub(super) fn member_text(
             );
             format!("joins {host}: expected speeds {speeds} of solo, gain {gain:.2}")
         }
+        Reason::Trial => {
+            let keep = evaluation
+                .and_then(|evaluation| evaluation.trial)
+                .map_or(0.0, |trial| trial.keep_probability);
+            format!(
+                "a trial: shares a device, every promise is kept with a probability of {:.0} %, and whoever came last goes back \
+                 if not; expected speeds {speeds} of solo, gain {gain:.2}",
+                100.0 * keep
+            )
+        }
         Reason::AloneJoinable => match best.and_then(|candidate| candidate.excluded_by) {
             None => "starts alone, and others may join: there was nobody to share with".to_owned(),
             Some(why) => {

@@ -10,6 +10,7 @@ use crate::planner::classes::PlanContext;
 use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, StartIndex};
 use crate::planner::selection::{self, Cutoff, Partner, Question};
+use crate::planner::trial::{Tries, TryKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use typed_index_collections::{TiSlice, TiVec};
@@ -59,6 +60,8 @@ pub(crate) struct Placing<'p> {
     before: &'p FreeCapacity,
     capacity: FreeCapacity,
     partners: BTreeMap<JobIndex, Partner>,
+    /// Which trials are started.
+    tries: Tries,
     /// The start of each placed job.
     start_of: BTreeMap<JobIndex, StartIndex>,
     pub(crate) placement: Placement,
@@ -72,6 +75,7 @@ impl<'p> Placing<'p> {
         before: &'p FreeCapacity,
         rights: Rights<'p>,
         partners: BTreeMap<JobIndex, Partner>,
+        tries: Tries,
     ) -> Self {
         Self {
             evaluator,
@@ -80,6 +84,7 @@ impl<'p> Placing<'p> {
             before,
             capacity: before.clone(),
             partners,
+            tries,
             start_of: BTreeMap::new(),
             placement: Placement::default(),
             last_outliving: None,
@@ -152,7 +157,10 @@ impl<'p> Placing<'p> {
         if !self.capacity.node_meets(context, device, class) {
             return false;
         }
-        let evaluation = Some(self.evaluator.join(class, device));
+        let found = self.evaluator.join(class, device);
+        let key = self.evaluator.try_key_of_join(class, device);
+        let Some(evaluation) = self.as_allowed(found, key) else { return false };
+        let evaluation = Some(evaluation);
         self.capacity.take(context, device, class);
         let start = Start { device, is_join: true, jobs: vec![job], evaluation };
         let index = self.placement.starts.push_and_get_key(start);
@@ -176,6 +184,8 @@ impl<'p> Placing<'p> {
         let Some(evaluation) = self.beside(host, joiner, device).filter(|_| node_meets) else {
             return false;
         };
+        let key = self.evaluator.try_key_of_pair(context.class_of[host], class, context.kind_of[device]);
+        let Some(evaluation) = self.as_allowed(evaluation, key) else { return false };
         self.capacity.take(context, device, class);
         self.start_of.insert(joiner, index);
         self.placement.starts[index].jobs.push(joiner);
@@ -187,6 +197,14 @@ impl<'p> Placing<'p> {
             self.last_outliving = self.last_outliving.max(Some(joiner));
         }
         true
+    }
+
+    /// What a sharing is where no more than one of each kind is tried; `None` = it is not allowed then.
+    fn as_allowed(&mut self, found: Rc<Evaluation>, key: Option<TryKey>) -> Option<Rc<Evaluation>> {
+        if !found.is_limited() || key.is_some_and(|key| self.tries.start(key)) {
+            return Some(found);
+        }
+        found.otherwise.clone()
     }
 
     /// Matches those left with those alone, where a partner fell through: its node lacked CPUs or memory when its turn came.
@@ -212,6 +230,7 @@ impl<'p> Placing<'p> {
                 cutoff,
                 capacity: &self.capacity,
                 allowance: allowance - self.excess(),
+                tries: &self.tries,
             };
             self.partners = selection::select(candidates, &question);
             for job in joiners {

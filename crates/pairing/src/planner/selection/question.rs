@@ -2,6 +2,7 @@
 
 use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{DeviceIndex, JobIndex};
+use crate::planner::trial::Tries;
 
 /// With whom a job is to share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) struct Question<'q> {
     pub(crate) capacity: &'q FreeCapacity,
     /// How many more promises may be expected to break than the new sharings bring along.
     pub(crate) allowance: f64,
+    /// What is tried already.
+    pub(crate) tries: &'q Tries,
 }
 
 /// Who must not hold a device longer than the host that it joins (docs/principles.md#order-of-service).

@@ -51,6 +51,7 @@ fn counts() -> Counts {
         joins: joins.map(DecisionId),
         members: vec![starting(mechanism)],
         gain: 0.5,
+        trial: None,
     };
     tally.planned(2 * millisecond());
     let pairings = [pairing(Some(1), Mechanism::Mps), pairing(None, Mechanism::TimeSliced)];

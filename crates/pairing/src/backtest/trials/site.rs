@@ -1,0 +1,476 @@
+//! The site that is played out: every job may have a device of its own, all start at once, time goes from event to event.
+
+use super::TrialTally;
+use crate::backtest::draw::{Queue, observe};
+use crate::backtest::score::{self, Tally, UNFIT_HOURS_LOST, as_float};
+use crate::backtest::truth::Truth;
+use crate::backtest::{Backtest, ours};
+use crate::history::Observation;
+use crate::model::{Learned, TrainOptions, train};
+use crate::plan::Pairing;
+use crate::planner::candidates::trial::WATCH_MARGIN_FRACTION;
+use crate::planner::plan;
+use crate::policy::Policy;
+use crate::trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict};
+use crate::view::{ClusterView, DeviceView, Tenant, WaitingJob};
+use pillion_core::share::Sharing;
+use pillion_core::{DecisionId, Fraction, GresType, Shards, UnixTime, UserId};
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const JOB_SECONDS: f64 = 3600.0;
+/// Two that do not fit are found out after five minutes.
+const UNFIT_SECONDS: f64 = 300.0;
+/// Nobody waits longer for a verdict.
+const BOUND_SECONDS: f64 = 600.0;
+/// Events this near are one.
+const TOGETHER_SECONDS: f64 = 1e-6;
+/// A pair within the bounds is taken apart only where it is seen to be this much slower than promised: more than noise.
+const BREACH_FRACTION: f64 = 0.06;
+
+struct Job {
+    workload: usize,
+    left_seconds: f64,
+    started_at: Option<f64>,
+    /// Until then it starts again and makes no progress.
+    idle_until: f64,
+    has_gone_back: bool,
+    has_shared: bool,
+    is_broken: bool,
+    ended_at: f64,
+}
+
+/// A job on a device.
+#[derive(Clone, Copy)]
+struct Seat {
+    job: usize,
+    cap: Option<Fraction>,
+}
+
+/// Two on a device, in the order of its seats.
+struct Pair {
+    combination: usize,
+    /// Absent = they do not fit.
+    speeds: Option<[f64; 2]>,
+    is_trial: bool,
+    /// When the watch reads, or two are found not to fit; absent = it has.
+    verdict_at: Option<f64>,
+    saved_seconds: f64,
+}
+
+#[derive(Default)]
+struct Device {
+    /// The host first.
+    seats: Vec<Seat>,
+    pair: Option<Pair>,
+}
+
+pub(super) struct Site<'s, 'a> {
+    backtest: &'s Backtest<'a>,
+    truth: &'s Truth,
+    policy: Policy,
+    trial: TrialPolicy,
+    rng: ChaCha8Rng,
+    known: Vec<Observation>,
+    model: Learned,
+    verdicts: Vec<TrialVerdict>,
+    record: TrialRecord,
+    /// Of jobs that wait: only its waiting and devices are made anew.
+    view: ClusterView,
+    jobs: Vec<Job>,
+    waiting: BTreeSet<usize>,
+    devices: Vec<Device>,
+    now: f64,
+    busy_seconds: f64,
+    /// Saved by pairs that broke a promise.
+    forfeited_seconds: f64,
+    tally: Tally,
+    trials: TrialTally,
+}
+
+impl<'s, 'a> Site<'s, 'a> {
+    pub(super) fn new(
+        backtest: &'s Backtest<'a>,
+        queue: &Queue,
+        known: Vec<Observation>,
+        trial: TrialPolicy,
+        rng: ChaCha8Rng,
+    ) -> Self {
+        let truth = backtest.truth();
+        let jobs: Vec<Job> = queue
+            .jobs
+            .iter()
+            .map(|workload| Job {
+                workload: *workload,
+                left_seconds: JOB_SECONDS,
+                started_at: None,
+                idle_until: 0.0,
+                has_gone_back: false,
+                has_shared: false,
+                is_broken: false,
+                ended_at: 0.0,
+            })
+            .collect();
+        let record = record_of(backtest, &known);
+        Self {
+            backtest,
+            truth,
+            policy: Policy { trials: Some(trial), ..ours::policy(backtest) },
+            trial,
+            rng,
+            model: train(backtest.profiles, &known, &TrainOptions::default()),
+            known,
+            verdicts: Vec::new(),
+            record,
+            view: ours::view(backtest, queue),
+            waiting: (0..jobs.len()).collect(),
+            tally: Tally { jobs: jobs.len(), ..Tally::default() },
+            jobs,
+            devices: Vec::new(),
+            now: 0.0,
+            busy_seconds: 0.0,
+            forfeited_seconds: 0.0,
+            trials: TrialTally::default(),
+        }
+    }
+
+    /// Plays until every job has ended.
+    pub(super) fn played_out(mut self) -> (Tally, TrialTally) {
+        loop {
+            if !self.waiting.is_empty() {
+                self.start();
+            }
+            let Some(next) = self.next_event() else { break };
+            self.advance(next);
+            self.end_jobs();
+            if self.read_pairs() {
+                self.model = train(self.backtest.profiles, &self.known, &TrainOptions::default());
+            }
+        }
+        self.scored()
+    }
+
+    /// What the planner would start now.
+    fn start(&mut self) {
+        let (view, hosts) = self.snapshot();
+        let planned = plan(&view, &self.model, &self.policy);
+        for pairing in &planned.pairings {
+            let numbers: Vec<usize> =
+                pairing.members.iter().map(|member| member.start.job_id.id as usize - 1).collect();
+            let seats: Vec<Seat> = pairing
+                .members
+                .iter()
+                .zip(&numbers)
+                .map(|(member, job)| Seat { job: *job, cap: member.sharing.cap() })
+                .collect();
+            for job in &numbers {
+                self.waiting.remove(job);
+                self.jobs[*job].started_at.get_or_insert(self.now);
+                let restart = if self.jobs[*job].has_gone_back { self.trial.restart_seconds } else { 0.0 };
+                self.jobs[*job].idle_until = self.now + restart;
+            }
+            let host = pairing.joins.and_then(|group| hosts.get(usize::try_from(group.0).ok()?)).copied();
+            self.seat(host, &seats, pairing);
+        }
+    }
+
+    fn seat(&mut self, host: Option<usize>, seats: &[Seat], pairing: &Pairing) {
+        let place = host.unwrap_or_else(|| {
+            self.devices.push(Device::default());
+            self.devices.len() - 1
+        });
+        for seat in seats {
+            self.devices[place].seats.push(*seat);
+        }
+        let [a, b] = self.devices[place].seats[..] else {
+            // Alone, a job has no cap that it would be held back by later.
+            return;
+        };
+        let Some((combination, speeds)) = self.measured([a, b]) else {
+            self.tally.unmeasured += 1;
+            let moved = self.devices[place].seats.pop();
+            self.devices.push(Device { seats: moved.into_iter().collect(), pair: None });
+            return;
+        };
+        self.trials.tried += usize::from(pairing.trial.is_some());
+        self.jobs[a.job].has_shared = true;
+        self.jobs[b.job].has_shared = true;
+        let begins = self.now.max(self.jobs[a.job].idle_until).max(self.jobs[b.job].idle_until);
+        let wait = if speeds.is_some() { self.trial.trial_seconds } else { UNFIT_SECONDS };
+        self.devices[place].pair = Some(Pair {
+            combination,
+            speeds,
+            is_trial: pairing.trial.is_some(),
+            verdict_at: Some(begins + wait),
+            saved_seconds: 0.0,
+        });
+    }
+
+    /// The combination that two are, and their speeds in the order of the seats.
+    fn measured(&self, seats: [Seat; 2]) -> Option<(usize, Option<[f64; 2]>)> {
+        let ends = seats.map(|seat| self.jobs[seat.job].workload);
+        let caps = seats.map(|seat| seat.cap);
+        let at = self.truth.find(ends, caps)?;
+        let combination = &self.truth.combinations[at];
+        let is_straight = combination.workloads == ends && combination.caps == caps;
+        let speeds = combination.speeds.map(|[a, b]| if is_straight { [a, b] } else { [b, a] });
+        Some((at, speeds))
+    }
+
+    fn speed(&self, device: &Device, at: usize) -> f64 {
+        if self.jobs[device.seats[at].job].idle_until > self.now + TOGETHER_SECONDS {
+            return 0.0;
+        }
+        match &device.pair {
+            Some(pair) => pair.speeds.map_or(0.0, |speeds| speeds[at]),
+            None => 1.0,
+        }
+    }
+
+    fn next_event(&self) -> Option<f64> {
+        let mut next = f64::INFINITY;
+        for device in &self.devices {
+            for (at, seat) in device.seats.iter().enumerate() {
+                let job = &self.jobs[seat.job];
+                let speed = self.speed(device, at);
+                if speed > 0.0 {
+                    next = next.min(self.now + job.left_seconds / speed);
+                }
+                if job.idle_until > self.now + TOGETHER_SECONDS {
+                    next = next.min(job.idle_until);
+                }
+            }
+            next = next.min(device.pair.as_ref().and_then(|pair| pair.verdict_at).unwrap_or(f64::INFINITY));
+        }
+        if !self.waiting.is_empty() && self.now < BOUND_SECONDS {
+            next = next.min(BOUND_SECONDS);
+        }
+        next.is_finite().then_some(next)
+    }
+
+    fn advance(&mut self, next: f64) {
+        let seconds = next - self.now;
+        for place in 0..self.devices.len() {
+            let device = &self.devices[place];
+            if device.seats.is_empty() {
+                continue;
+            }
+            let speeds: Vec<f64> = (0..device.seats.len()).map(|at| self.speed(device, at)).collect();
+            for (seat, speed) in device.seats.iter().zip(&speeds) {
+                self.jobs[seat.job].left_seconds -= speed * seconds;
+            }
+            self.busy_seconds += seconds;
+            if let Some(pair) = &mut self.devices[place].pair {
+                pair.saved_seconds += (speeds.iter().sum::<f64>() - 1.0) * seconds;
+            }
+        }
+        // Whoever waits for a verdict keeps a device waiting.
+        self.busy_seconds += seconds * as_float(self.waiting.len());
+        self.trials.hours_waited += seconds * as_float(self.waiting.len()) / 3600.0;
+        self.now = next;
+    }
+
+    fn end_jobs(&mut self) {
+        for place in 0..self.devices.len() {
+            let ended: Vec<usize> = self.devices[place]
+                .seats
+                .iter()
+                .map(|seat| seat.job)
+                .filter(|job| self.jobs[*job].left_seconds <= TOGETHER_SECONDS)
+                .collect();
+            if ended.is_empty() {
+                continue;
+            }
+            for job in &ended {
+                self.jobs[*job].ended_at = self.now;
+            }
+            self.part(place, true);
+            self.devices[place].seats.retain(|seat| !ended.contains(&seat.job));
+        }
+    }
+
+    /// Two are no longer together. Those that were let run count as they really ran.
+    fn part(&mut self, place: usize, was_let_run: bool) {
+        let Some(pair) = self.devices[place].pair.take() else { return };
+        if !was_let_run {
+            self.trials.hours_lost -= pair.saved_seconds / 3600.0;
+            return;
+        }
+        let speed_min = self.backtest.speed_min();
+        let mut is_broken = false;
+        for (seat, speed) in self.devices[place].seats.iter().zip(pair.speeds.unwrap_or_default()) {
+            if !score::keeps_one(speed, speed_min) {
+                self.jobs[seat.job].is_broken = true;
+                is_broken = true;
+            }
+        }
+        if is_broken {
+            self.forfeited_seconds += pair.saved_seconds.max(0.0);
+        }
+    }
+
+    /// The watch reads what is due; says whether anything was learnt.
+    fn read_pairs(&mut self) -> bool {
+        let mut has_learnt = false;
+        for place in 0..self.devices.len() {
+            let now = self.now + TOGETHER_SECONDS;
+            let Some(pair) = &mut self.devices[place].pair else { continue };
+            if pair.verdict_at.is_none_or(|at| at > now) {
+                continue;
+            }
+            pair.verdict_at = None;
+            has_learnt = true;
+            let (combination, is_trial) = (pair.combination, pair.is_trial);
+            let seen = observe(self.truth, combination, &mut self.rng);
+            let speeds: Option<Vec<f64>> = seen.tenants.iter().map(|tenant| tenant.speed_fraction).collect();
+            self.learn(combination, seen);
+            self.judge(place, is_trial, speeds);
+        }
+        has_learnt
+    }
+
+    fn learn(&mut self, combination: usize, seen: Observation) {
+        let truth = &self.truth.combinations[combination];
+        let workloads = truth.workloads.map(|at| self.truth.workloads[at].clone());
+        let speeds = seen.tenants.iter().map(|tenant| tenant.speed_fraction).collect::<Option<Vec<f64>>>();
+        self.verdicts.push(TrialVerdict {
+            kind: TrialKind::new(self.truth.device_model.clone(), self.truth.mechanism, workloads),
+            cap_fractions: truth.caps,
+            speed_fractions: speeds.and_then(|speeds| speeds.try_into().ok()),
+        });
+        self.known.push(seen);
+        self.record = record_of(self.backtest, &self.known);
+    }
+
+    fn judge(&mut self, place: usize, is_trial: bool, speeds: Option<Vec<f64>>) {
+        let margin = if is_trial { WATCH_MARGIN_FRACTION } else { -BREACH_FRACTION };
+        let least = self.backtest.speed_min() * (1.0 + margin);
+        let guest = self.devices[place].seats[1].job;
+        match speeds {
+            None => {
+                // Both begin again. It costs what it costs every policy.
+                self.part(place, false);
+                self.trials.hours_lost += UNFIT_HOURS_LOST - UNFIT_SECONDS / 3600.0;
+                self.busy_seconds += UNFIT_HOURS_LOST * 3600.0 - UNFIT_SECONDS;
+                self.tally.unfit += 1;
+                for seat in std::mem::take(&mut self.devices[place].seats) {
+                    self.jobs[seat.job].left_seconds = JOB_SECONDS;
+                    self.waiting.insert(seat.job);
+                }
+            }
+            Some(speeds) if speeds.iter().any(|speed| *speed < least) && !self.jobs[guest].has_gone_back => {
+                self.part(place, false);
+                self.devices[place].seats.truncate(1);
+                let done = JOB_SECONDS - self.jobs[guest].left_seconds;
+                self.trials.hours_lost += (done + self.trial.restart_seconds) / 3600.0;
+                self.trials.went_back += 1;
+                self.jobs[guest].left_seconds = JOB_SECONDS;
+                self.jobs[guest].has_gone_back = true;
+                self.waiting.insert(guest);
+            }
+            Some(_) => self.trials.held += usize::from(is_trial),
+        }
+    }
+
+    /// What the planner sees: who waits, who runs alone, and the book. And of each group the device.
+    fn snapshot(&self) -> (ClusterView, Vec<usize>) {
+        let hosts: Vec<usize> =
+            (0..self.devices.len()).filter(|place| self.devices[*place].seats.len() == 1).collect();
+        let mut devices: Vec<DeviceView> = Vec::new();
+        for (group, place) in (0..).zip(&hosts) {
+            let seat = self.devices[*place].seats[0];
+            let free = &self.view.devices[0];
+            devices.push(DeviceView {
+                gres_type: GresType::new(format!("r{place}")),
+                shards_free: 60,
+                tenants: vec![self.tenant(seat, group)],
+                ..free.clone()
+            });
+        }
+        devices.extend(self.view.devices.iter().take(self.waiting.len()).cloned());
+        let waiting = self.waiting.iter().map(|job| {
+            let mut waiting: WaitingJob = self.view.waiting[*job].clone();
+            waiting.starts_alone_at =
+                UnixTime::from_epoch(0) + Duration::from_secs_f64((BOUND_SECONDS - self.now).max(0.0));
+            waiting.start.restart_count = u32::from(self.jobs[*job].has_gone_back);
+            waiting
+        });
+        let open = self.devices.iter().filter_map(|device| {
+            let pair = device.pair.as_ref().filter(|pair| pair.verdict_at.is_some())?;
+            let workloads = self.truth.combinations[pair.combination].workloads;
+            let workloads = workloads.map(|at| self.truth.workloads[at].clone());
+            Some(TrialKind::new(self.truth.device_model.clone(), self.truth.mechanism, workloads))
+        });
+        let view = ClusterView {
+            taken_at: UnixTime::from_epoch(0),
+            devices,
+            waiting: waiting.collect(),
+            trials: TrialBook {
+                open: open.collect(),
+                verdicts: self.verdicts.clone(),
+                records: vec![self.record.clone()],
+            },
+            revision: self.view.revision,
+            nodes: self.view.nodes.clone(),
+            alone_claims: Vec::new(),
+            profiles: self.view.profiles.clone(),
+        };
+        (view, hosts)
+    }
+
+    fn tenant(&self, seat: Seat, group: u64) -> Tenant {
+        let (job, waiting) = (&self.jobs[seat.job], &self.view.waiting[seat.job]);
+        let left = Duration::from_secs_f64(job.left_seconds.max(1.0));
+        Tenant {
+            job_id: waiting.start.job_id,
+            uid: UserId(1000),
+            account: String::new(),
+            workload: Some(waiting.workload.clone()),
+            group: Some(DecisionId(group)),
+            is_running: true,
+            sharing: Sharing::by(self.truth.mechanism, seat.cap, None),
+            shards: Shards::try_new(40).unwrap_or(Shards::ALL),
+            slowdown_ratio_max: waiting.slowdown_ratio_max,
+            memory_bytes: Some(0),
+            time_limit_at: None,
+            expected_end_at: Some(UnixTime::from_epoch(0) + left),
+        }
+    }
+
+    fn scored(mut self) -> (Tally, TrialTally) {
+        let promise = self.backtest.options().slowdown_ratio_max.value();
+        for job in self.jobs.iter().filter(|job| job.has_shared) {
+            let slowdown = (job.ended_at - job.started_at.unwrap_or(0.0)) / JOB_SECONDS;
+            self.tally.paired += 1;
+            self.tally.broken += usize::from(job.is_broken || slowdown > promise);
+            self.tally.slowdowns.push(slowdown);
+        }
+        self.tally.hours_saved = as_float(self.jobs.len()) - self.busy_seconds / 3600.0;
+        self.tally.hours_kept = self.tally.hours_saved - self.forfeited_seconds / 3600.0;
+        (self.tally, self.trials)
+    }
+}
+
+/// How what was observed on the device fared, each combination once.
+fn record_of(backtest: &Backtest<'_>, known: &[Observation]) -> TrialRecord {
+    let truth = backtest.truth();
+    let here = known
+        .iter()
+        .filter(|seen| seen.device_model == truth.device_model && seen.mechanism() == truth.mechanism);
+    let (mut seen_count, mut held_count) = (0, 0);
+    for seen in here {
+        let speeds: Option<Vec<f64>> = seen.tenants.iter().map(|tenant| tenant.speed_fraction).collect();
+        let has_held = speeds
+            .filter(|_| seen.fits)
+            .is_some_and(|speeds| speeds.iter().all(|speed| score::keeps_one(*speed, backtest.speed_min())));
+        seen_count += 1;
+        held_count += u32::from(has_held);
+    }
+    TrialRecord {
+        device_model: truth.device_model.clone(),
+        mechanism: truth.mechanism,
+        seen_count,
+        held_count,
+    }
+}

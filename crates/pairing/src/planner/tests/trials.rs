@@ -1,0 +1,185 @@
+//! What is tried outside the bounds, what is not, and who waits for a verdict.
+
+use super::*;
+use crate::model::{InterferenceModel, PredictError, SpeedEstimate, TenantInput};
+use crate::trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict};
+use pillion_core::WorkloadKey;
+use std::sync::Arc;
+
+/// Any two are fast or far too slow: nobody can say.
+struct Doubt {
+    speed: f64,
+    deviation: f64,
+}
+
+const DOUBT: Doubt = Doubt { speed: 0.85, deviation: 0.12 };
+
+impl InterferenceModel for Doubt {
+    fn name(&self) -> &'static str {
+        "doubt"
+    }
+
+    fn predict(&self, tenants: &[TenantInput<'_>], _: &str) -> Result<Vec<SpeedEstimate>, PredictError> {
+        let (speed, deviation) = if tenants.len() == 1 { (1.0, 0.0) } else { (self.speed, self.deviation) };
+        let estimate = SpeedEstimate {
+            speed_fraction: speed,
+            speed_fraction_deviation: deviation,
+            has_heavy_tail: false,
+            speed_fraction_low: speed - 1.28 * deviation,
+            speed_fraction_high: 1.0,
+            terms: Arc::default(),
+        };
+        Ok(vec![estimate; tenants.len()])
+    }
+
+    fn power_watts(&self, _: &[TenantInput<'_>], _: &str) -> Option<f64> {
+        None
+    }
+}
+
+fn daring() -> Policy {
+    Policy { caps: false, trials: Some(TrialPolicy::default()), ..Policy::default() }
+}
+
+/// So many jobs of `light`, which count their progress and run for an hour, and a device for each.
+fn alike(count: u32) -> ClusterView {
+    let devices = (0..count).map(|index| device(&format!("g{index}"), Mps)).collect();
+    let mut cluster = view(devices, (1..=count).map(|id| job(id, "light")).collect());
+    let mut light = profile("light", 0.1, 0.05, 8);
+    light.throughput_per_second = Some(10.0);
+    light.duration_seconds = Some(3600.0);
+    cluster.profiles = ProfileBook::from(vec![light]);
+    cluster
+}
+
+fn kind() -> TrialKind {
+    TrialKind::new("h100", Mps, [WorkloadKey::new("light"), WorkloadKey::new("light")])
+}
+
+fn trials(plan: &Plan) -> usize {
+    plan.pairings.iter().filter(|pairing| pairing.trial.is_some()).count()
+}
+
+fn tried(cluster: &ClusterView) -> usize {
+    trials(&plan(cluster, &DOUBT, &daring()))
+}
+
+#[test]
+fn nothing_is_tried_where_the_site_has_not_said_so() {
+    let careful = Policy { trials: None, ..daring() };
+    let plan = plan(&alike(2), &DOUBT, &careful);
+    assert_eq!((groups(&plan), trials(&plan)), (vec![vec![1], vec![2]], 0));
+    assert_eq!(exclusion(&plan, 1, 2), Some(Reason::PromiseAtRisk));
+}
+
+#[test]
+fn two_outside_the_bounds_are_tried_and_say_so() {
+    let plan = plan(&alike(2), &DOUBT, &daring());
+    assert_eq!(groups(&plan), [[1, 2]]);
+    let keep = plan.pairings[0].trial.expect("a trial").value();
+    // Each is above 1.02 / 1.25 = 0.816, 0.283 deviations below the mean, with a probability of 0.611.
+    assert!((keep - 0.611 * 0.611).abs() < 0.002, "{keep}");
+    assert_eq!((reason(&plan, 1), reason(&plan, 2)), (Reason::Trial, Reason::Trial));
+    let text = &plan.pairings[0].members[0].explanation.text;
+    assert!(text.starts_with("a trial: ") && text.contains(" 37 %"), "{text}");
+    let json = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&json).unwrap().pairings[0].trial, plan.pairings[0].trial);
+}
+
+#[test]
+fn whoever_counts_no_progress_is_not_tried() {
+    let mut cluster = alike(2);
+    let mut blind = profile("light", 0.1, 0.05, 8);
+    blind.duration_seconds = Some(3600.0);
+    cluster.profiles = ProfileBook::from(vec![blind]);
+    assert_eq!(tried(&cluster), 0);
+}
+
+#[test]
+fn of_each_kind_one_pair_is_tried_at_a_time() {
+    let plan = plan(&alike(8), &DOUBT, &daring());
+    assert_eq!(trials(&plan), 1);
+    let mut open = alike(8);
+    open.trials.open = vec![kind()];
+    assert_eq!(tried(&open), 0);
+}
+
+#[test]
+fn whoever_is_nearly_sure_is_not_waited_for() {
+    let sure = Doubt { speed: 0.97, deviation: 0.14 };
+    // The bound is 0.79, and a promise of 1.25 asks for 0.8.
+    let plan = plan(&alike(8), &sure, &Policy { broken_budget_fraction: 1.0, ..daring() });
+    let keep = plan.pairings[0].trial.expect("a trial").value();
+    assert!((keep - 0.864 * 0.864).abs() < 0.01 || keep > 0.7, "{keep}");
+    let surer = Doubt { speed: 0.97, deviation: 0.09 };
+    let risky = Policy { broken_budget_fraction: 0.0, ..daring() };
+    assert_eq!(trials(&super::plan(&alike(8), &surer, &risky)), 4);
+}
+
+#[test]
+fn one_of_two_starts_and_the_other_waits_for_the_verdict_within_its_bound() {
+    let plan = plan(&alike(6), &DOUBT, &daring());
+    let waits: Vec<u32> = (1..=6).filter(|id| reason(&plan, *id) == Reason::AwaitsVerdict).collect();
+    assert_eq!((trials(&plan), waits.len(), plan.pairings.len()), (1, 2, 3));
+    let mut late = alike(6);
+    for job in &mut late.waiting {
+        job.starts_alone_at = late.taken_at;
+    }
+    let plan = super::plan(&late, &DOUBT, &daring());
+    assert!(plan.left_waiting.is_empty(), "nobody waits beyond its bound: {:?}", plan.left_waiting);
+}
+
+#[test]
+fn nobody_waits_where_no_verdict_is_to_come() {
+    let mut cluster = alike(6);
+    cluster.trials.records = vec![record(100, 0)];
+    let plan = plan(&cluster, &DOUBT, &daring());
+    assert_eq!((trials(&plan), plan.left_waiting.len(), plan.pairings.len()), (0, 0, 6));
+}
+
+fn record(seen_count: u32, held_count: u32) -> TrialRecord {
+    TrialRecord { device_model: "h100".to_owned(), mechanism: Mps, seen_count, held_count }
+}
+
+#[test]
+fn devices_where_sharing_does_not_pay_are_left_alone() {
+    let with = |records| {
+        let trials = TrialBook { records, ..TrialBook::default() };
+        tried(&ClusterView { trials, ..alike(2) })
+    };
+    assert_eq!([with(vec![record(100, 1)]), with(vec![record(100, 10)]), with(Vec::new())], [0, 1, 1]);
+    let elsewhere = TrialRecord { device_model: "k80".to_owned(), ..record(100, 0) };
+    assert_eq!(with(vec![elsewhere]), 1);
+}
+
+#[test]
+fn what_was_seen_to_break_is_not_tried_again_and_what_held_is_not_waited_for() {
+    let seen = |speed_fractions| {
+        let verdict = TrialVerdict { kind: kind(), cap_fractions: [None, None], speed_fractions };
+        let trials = TrialBook { verdicts: vec![verdict], ..TrialBook::default() };
+        tried(&ClusterView { trials, ..alike(8) })
+    };
+    assert_eq!(seen(Some([0.81, 0.9])), 0, "above the promise by less than the margin");
+    assert_eq!(seen(None), 0, "they did not fit");
+    assert_eq!(seen(Some([0.9, 0.9])), 4);
+}
+
+#[test]
+fn whoever_went_back_is_not_made_to_go_back_again() {
+    let mut cluster = alike(2);
+    cluster.waiting[1].start.restart_count = 1;
+    assert_eq!(tried(&cluster), 0);
+}
+
+#[test]
+fn a_job_is_tried_beside_one_that_runs_and_never_as_a_third() {
+    let mut cluster = alike(1);
+    cluster.devices = vec![device_with("g0", Mps, tenant(50, "light", 7200))];
+    let policy = Policy { tenants_max: 3, ..daring() };
+    let plan = plan(&cluster, &DOUBT, &policy);
+    assert_eq!((plan.pairings[0].joins.map(|group| group.0), reason(&plan, 1)), (Some(50), Reason::Trial));
+    cluster.devices[0]
+        .tenants
+        .push(crate::view::Tenant { group: Some(pillion_core::DecisionId(50)), ..tenant(51, "light", 7200) });
+    assert_eq!(trials(&super::plan(&cluster, &DOUBT, &policy)), 0);
+}

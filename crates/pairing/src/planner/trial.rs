@@ -1,0 +1,192 @@
+//! What the book says of trials, looked up by what a candidate is: which kinds are being tried, what was seen of these two under
+//! their caps, how sharing fared on such devices. Must not estimate, and not choose.
+
+use crate::planner::classes::PlanContext;
+use crate::planner::index::{KindIndex, ProfileIndex};
+use crate::trials::{TrialBook, TrialPolicy};
+use crate::view::{ClusterView, DeviceView};
+use pillion_core::device::Mechanism;
+use pillion_core::{Fraction, WorkloadKey};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// A model of device, how it is shared, and two workloads, the lower first.
+type Kind<'a> = (&'a str, Mechanism, [&'a WorkloadKey; 2]);
+/// A kind and the bits of both caps in its order.
+type Combination<'a> = (Kind<'a>, [u64; 2]);
+
+/// As if so many had been seen before the first, and this share of them had held.
+const SEEN_BEFORE: f64 = 1.0;
+const HELD_BEFORE_FRACTION: f64 = 0.5;
+/// Where a smaller share than the first held, nothing is tried; from the second on estimates are believed as they are. Measured:
+/// of Gavel's pairs on the K80 one in seventy holds, on the P100 one in five, and among few families as little as one in fifteen.
+const HELD_FRACTIONS: (f64, f64) = (0.03, 0.06);
+/// So many trials are open on devices of one kind where nothing was seen to hold yet, and as many more for each kind that did.
+const OPEN_MAX: (usize, usize) = (4, 4);
+
+/// The book, by what is looked up in it.
+pub(crate) struct Trials<'a> {
+    pub(crate) policy: TrialPolicy,
+    open: FxHashSet<Kind<'a>>,
+    /// How fast they ran; `None` = they did not fit.
+    verdicts: FxHashMap<Combination<'a>, Option<[f64; 2]>>,
+    /// How many were seen and how many held.
+    records: FxHashMap<(&'a str, Mechanism), (u32, u32)>,
+}
+
+/// What the book knows of two workloads under their caps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Seen {
+    /// Nothing.
+    Never,
+    /// They did not fit.
+    Unfit,
+    /// So fast, in the order in which they were asked about.
+    At([f64; 2]),
+}
+
+impl<'a> Trials<'a> {
+    /// `None` where the site wants no trials.
+    pub(crate) fn of(view: &'a ClusterView, policy: Option<TrialPolicy>) -> Option<Self> {
+        let TrialBook { open, verdicts, records } = &view.trials;
+        let verdicts = verdicts.iter().map(|verdict| {
+            let kind = &verdict.kind;
+            let workloads = [&kind.workloads[0], &kind.workloads[1]];
+            let (key, is_turned) =
+                combination(&kind.device_model, kind.mechanism, workloads, verdict.cap_fractions);
+            (key, verdict.speed_fractions.map(|speeds| turned(speeds, is_turned)))
+        });
+        Some(Self {
+            policy: policy?,
+            open: open
+                .iter()
+                .map(|kind| {
+                    let workloads = [&kind.workloads[0], &kind.workloads[1]];
+                    (kind.device_model.as_str(), kind.mechanism, ordered(workloads))
+                })
+                .collect(),
+            verdicts: verdicts.collect(),
+            records: records
+                .iter()
+                .map(|record| {
+                    let key = (record.device_model.as_str(), record.mechanism);
+                    (key, (record.seen_count, record.held_count))
+                })
+                .collect(),
+        })
+    }
+
+    /// What is being tried on such devices.
+    fn open_on<'s>(&'s self, device: &'s DeviceView) -> impl Iterator<Item = [&'a WorkloadKey; 2]> + 's {
+        let of_device = self
+            .open
+            .iter()
+            .filter(|(model, mechanism, _)| *model == device.model && *mechanism == device.mechanism);
+        of_device.map(|(_, _, workloads)| *workloads)
+    }
+
+    /// Whether a verdict is to come.
+    pub(crate) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// What was seen of two under these caps.
+    pub(crate) fn seen(
+        &self,
+        device: &'a DeviceView,
+        workloads: [&'a WorkloadKey; 2],
+        caps: [Option<Fraction>; 2],
+    ) -> Seen {
+        let (key, is_turned) = combination(&device.model, device.mechanism, workloads, caps);
+        match self.verdicts.get(&key) {
+            None => Seen::Never,
+            Some(None) => Seen::Unfit,
+            Some(Some(speeds)) => Seen::At(turned(*speeds, is_turned)),
+        }
+    }
+
+    /// What of an estimate's hope is believed, 0..=1, by the share that held of what was seen on such devices: the rule that
+    /// stops where sharing does not pay.
+    pub(crate) fn believed_fraction(&self, device: &DeviceView) -> f64 {
+        let (seen, held) = self.record(device);
+        let share = (f64::from(held) + HELD_BEFORE_FRACTION * SEEN_BEFORE) / (f64::from(seen) + SEEN_BEFORE);
+        ((share - HELD_FRACTIONS.0) / (HELD_FRACTIONS.1 - HELD_FRACTIONS.0)).clamp(0.0, 1.0)
+    }
+
+    /// How many more trials may be started on such devices: few where nothing was seen to hold.
+    pub(crate) fn room(&self, device: &DeviceView) -> usize {
+        let held = usize::try_from(self.record(device).1).unwrap_or(usize::MAX);
+        let most = OPEN_MAX.0.saturating_add(OPEN_MAX.1.saturating_mul(held));
+        most.saturating_sub(self.open_on(device).count())
+    }
+
+    fn record(&self, device: &DeviceView) -> (u32, u32) {
+        self.records.get(&(device.model.as_str(), device.mechanism)).copied().unwrap_or_default()
+    }
+}
+
+fn ordered<'a>([a, b]: [&'a WorkloadKey; 2]) -> [&'a WorkloadKey; 2] {
+    if a <= b { [a, b] } else { [b, a] }
+}
+
+/// The key of a combination, and whether the two stand in it in the other order.
+fn combination<'a>(
+    model: &'a str,
+    mechanism: Mechanism,
+    [a, b]: [&'a WorkloadKey; 2],
+    caps: [Option<Fraction>; 2],
+) -> (Combination<'a>, bool) {
+    let [cap_a, cap_b] = caps.map(|cap| cap.unwrap_or(Fraction::ONE).value().to_bits());
+    let is_turned = (a, cap_a) > (b, cap_b);
+    if is_turned {
+        (((model, mechanism, [b, a]), [cap_b, cap_a]), true)
+    } else {
+        (((model, mechanism, [a, b]), [cap_a, cap_b]), false)
+    }
+}
+
+fn turned(speeds: [f64; 2], is_turned: bool) -> [f64; 2] {
+    if is_turned { [speeds[1], speeds[0]] } else { speeds }
+}
+
+/// Which trials are of one kind: the first kind of devices of that model and mechanism, and both profiles, the lower first.
+pub(crate) type TryKey = (KindIndex, [ProfileIndex; 2]);
+
+/// What one choice has started already.
+#[derive(Debug, Clone)]
+pub(crate) struct Tries {
+    started: FxHashSet<TryKey>,
+    /// How many more may be started, by model and mechanism.
+    room: FxHashMap<KindIndex, usize>,
+}
+
+impl Tries {
+    /// What is open.
+    pub(crate) fn new(context: &PlanContext<'_>) -> Self {
+        let mut tries = Self { started: FxHashSet::default(), room: FxHashMap::default() };
+        let Some(trials) = &context.trials else { return tries };
+        for (kind, device) in context.kinds.iter_enumerated() {
+            tries.room.insert(kind, trials.room(device));
+            for workloads in trials.open_on(device) {
+                let [a, b] = workloads
+                    .map(|workload| context.profile_index.get(&(workload, device.model.as_str())).copied());
+                tries.started.extend(a.zip(b).map(|(a, b)| (kind, [a.min(b), a.max(b)])));
+            }
+        }
+        tries
+    }
+
+    /// Whether one of this kind may be started still.
+    pub(crate) fn may_start(&self, key: TryKey) -> bool {
+        !self.started.contains(&key) && self.room.get(&key.0).is_some_and(|room| *room > 0)
+    }
+
+    /// One of this kind starts; says whether it may.
+    pub(crate) fn start(&mut self, key: TryKey) -> bool {
+        let may_start = self.may_start(key);
+        if may_start {
+            self.started.insert(key);
+            self.room.entry(key.0).and_modify(|room| *room -= 1);
+        }
+        may_start
+    }
+}

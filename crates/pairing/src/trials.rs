@@ -1,0 +1,90 @@
+//! Trials: sharings that the bounds do not admit, tried under the watch and taken apart where they break. What a site wants of
+//! them, and what came of those before; `planner::trial` says which are worth it.
+
+use pillion_core::device::Mechanism;
+use pillion_core::{Fraction, WorkloadKey};
+use serde::{Deserialize, Serialize};
+
+/// How a trial goes, where a site has them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrialPolicy {
+    /// How long two run together before it is known whether they keep their promises, above 0.
+    pub trial_seconds: f64,
+    /// What a job loses that goes back, besides what it did meanwhile: until it runs again, 0 or more.
+    pub restart_seconds: f64,
+}
+
+impl Default for TrialPolicy {
+    /// The watch's first reading, and two minutes in all for the guest that goes back.
+    fn default() -> Self {
+        Self { trial_seconds: 60.0, restart_seconds: 60.0 }
+    }
+}
+
+/// Two workloads on devices of a model: of each such kind one pair is tried at a time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TrialKind {
+    /// The device model.
+    pub device_model: String,
+    /// How it is shared.
+    pub mechanism: Mechanism,
+    /// What the two run, the lower first.
+    pub workloads: [WorkloadKey; 2],
+}
+
+impl TrialKind {
+    /// Of two workloads, in either order.
+    pub fn new(
+        device_model: impl Into<String>,
+        mechanism: Mechanism,
+        mut workloads: [WorkloadKey; 2],
+    ) -> Self {
+        workloads.sort();
+        Self { device_model: device_model.into(), mechanism, workloads }
+    }
+}
+
+/// What was seen of two under their caps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrialVerdict {
+    /// Which two.
+    pub kind: TrialKind,
+    /// Their caps, in the order of the workloads; absent = none.
+    pub cap_fractions: [Option<Fraction>; 2],
+    /// Speed together over speed alone, in the same order, 0 or more; absent = they did not fit.
+    pub speed_fractions: Option<[f64; 2]>,
+}
+
+/// How sharing fared on one model of device, by one mechanism: of all that was seen together, tried or not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrialRecord {
+    /// The device model.
+    pub device_model: String,
+    /// How it is shared.
+    pub mechanism: Mechanism,
+    /// How many were seen, each two workloads under their caps once.
+    pub seen_count: u32,
+    /// Of these, how many kept the promise.
+    pub held_count: u32,
+}
+
+/// What is being tried, and what is known of trials before.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TrialBook {
+    /// What is being tried: its verdict is awaited.
+    pub open: Vec<TrialKind>,
+    /// What was seen, the newest last.
+    pub verdicts: Vec<TrialVerdict>,
+    /// By device model and mechanism.
+    pub records: Vec<TrialRecord>,
+}
+
+impl TrialBook {
+    /// Whether nothing was tried and nothing is.
+    pub fn is_empty(&self) -> bool {
+        let Self { open, verdicts, records } = self;
+        open.is_empty() && verdicts.is_empty() && records.is_empty()
+    }
+}
