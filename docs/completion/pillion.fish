@@ -176,6 +176,8 @@ throughput-per-watt\t'Work per joule'"
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l caps -d 'Whether caps may be set [default: on]' -r -f -a "on\t'Yes'
 off\t'No'"
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l max-tenants -d 'How many jobs may share a device, 1 to 4 [default: 2]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l trials -d 'Whether pairs outside the bounds are tried, where both jobs count their progress [default: off]' -r -f -a "on\t'Yes'
+off\t'No'"
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
@@ -192,20 +194,17 @@ complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l queues -d '
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l seeds -d 'How many times the families are split and the queues drawn' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l observed -d 'How many pairings of new workloads were observed when warm' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l max-slowdown -d 'The promise: shared time over solo time, at most [default: 1.25]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l observe -d 'Which pairings were observed then: by chance, or those that an optimist would let share' -r -f -a "random\t'By chance'
+chosen\t'Those that an optimist would let share'"
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l trial-seconds -d 'How long two are tried before their speeds are known [default: 60]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l restart-seconds -d 'What it takes whoever goes back to start again [default: 60]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l device -d 'The device model whose pairs are replayed [default: the one that all pairs are of]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l mechanism -d 'How the device is shared where PAIRS.csv does not say: mps, ccs or none' -r
-complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l plot -d 'Draws the gain of all pairs, the calibration and the learning curve into this folder (SVG); of a week the share of the oracle and the regret' -r -F
-complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l jobs -d 'Jobs in each of the four rounds of a day' -r
-complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l recur -d 'Of the jobs, how many run what ran in an earlier round; the others run something new' -r
-complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l first-runs -d 'What becomes of the first run of something new' -r -f -a "alone\t'It has its device to itself'
-host\t'Others join it after its first minutes'"
-complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l versions -d 'Whether something new is known as a later version of what it is a version of' -r -f -a "on\t'Yes'
-off\t'No'"
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l plot -d 'Draws the gain of all pairs, the calibration and the learning curve into this folder (SVG)' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
-complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l week -d 'A fresh installation over a simulated week of recurring jobs, instead of single queues'
-complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l watch -d 'Pairs that are seen to break a promise after a minute are taken apart, and the guest begins anew'
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l trials -d 'Also replay the planner with trials: pairs outside the bounds are tried and taken apart where they break'
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l json -d 'Print one JSON object'
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s n -l noheader -d 'Print no column names'

@@ -22,15 +22,15 @@ pub(super) fn observe(
     let rng = &mut Part::Chosen.of_seed(seed);
     let mut known = history.known(0);
     let mut observed: Vec<(usize, Observation)> = Vec::new();
-    let mut seen = BTreeSet::new();
+    let mut sighted = BTreeSet::new();
     while observed.len() < most {
-        let next = wanted(backtest, split, queue, &known, &seen);
+        let next = wanted(backtest, split, queue, &known, &sighted);
         if next.is_empty() {
             break;
         }
         for at in next.into_iter().take(OBSERVED_AT_ONCE.min(most - observed.len())) {
             let observation = observed_once(backtest.truth(), at, rng);
-            seen.insert(at);
+            sighted.insert(at);
             known.push(observation.clone());
             observed.push((at, observation));
         }

@@ -124,7 +124,7 @@ impl<'a> Trials<'a> {
     }
 }
 
-fn ordered<'a>([a, b]: [&'a WorkloadKey; 2]) -> [&'a WorkloadKey; 2] {
+fn ordered([a, b]: [&WorkloadKey; 2]) -> [&WorkloadKey; 2] {
     if a <= b { [a, b] } else { [b, a] }
 }
 

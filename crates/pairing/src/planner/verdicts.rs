@@ -37,15 +37,12 @@ pub(crate) fn hold(evaluator: &Evaluator<'_, '_>, trials: &Trials<'_>, placement
         let [job] = start.jobs[..] else { continue };
         let best =
             if may_wait(evaluator, trials, job) { best_host(evaluator, trials, &hosts, job) } else { None };
-        match best {
-            Some(host) => {
-                held.insert(job);
-                hosts.entry(host).and_modify(|count| *count -= 1);
-            }
-            None => {
-                let host = Host::Starting(context.class_of[job], context.kind_of[start.device]);
-                *hosts.entry(host).or_insert(0) += 1;
-            }
+        if let Some(host) = best {
+            held.insert(job);
+            hosts.entry(host).and_modify(|count| *count -= 1);
+        } else {
+            let host = Host::Starting(context.class_of[job], context.kind_of[start.device]);
+            *hosts.entry(host).or_insert(0) += 1;
         }
     }
     placement.starts.retain(|start| start.evaluation.is_some() || !held.contains(&start.jobs[0]));
