@@ -2,8 +2,9 @@
 //! them, and what came of those before; `planner::trial` says which are worth it.
 
 use pillion_core::device::Mechanism;
-use pillion_core::{Fraction, WorkloadKey};
+use pillion_core::{Fraction, SlurmJobId, WorkloadKey};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// How a trial goes, where a site has them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -56,6 +57,25 @@ pub struct TrialVerdict {
     pub speed_fractions: Option<[f64; 2]>,
 }
 
+impl TrialVerdict {
+    /// Of two, in either order, each with its cap; `speed_fractions` in the same order.
+    pub fn new(
+        device_model: impl Into<String>,
+        mechanism: Mechanism,
+        tenants: [(WorkloadKey, Option<Fraction>); 2],
+        speed_fractions: Option<[f64; 2]>,
+    ) -> Self {
+        let is_turned = tenants[0].0 > tenants[1].0;
+        let cap_fractions = turned([tenants[0].1, tenants[1].1], is_turned);
+        let kind = TrialKind::new(device_model, mechanism, tenants.map(|(workload, _)| workload));
+        Self { kind, cap_fractions, speed_fractions: speed_fractions.map(|speeds| turned(speeds, is_turned)) }
+    }
+}
+
+fn turned<T: Copy>([a, b]: [T; 2], is_turned: bool) -> [T; 2] {
+    if is_turned { [b, a] } else { [a, b] }
+}
+
 /// How sharing fared on one model of device, by one mechanism: of all that was seen together, tried or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialRecord {
@@ -79,12 +99,14 @@ pub struct TrialBook {
     pub verdicts: Vec<TrialVerdict>,
     /// By device model and mechanism.
     pub records: Vec<TrialRecord>,
+    /// Jobs that wait and are not tried: nothing would take them apart again.
+    pub excluded: BTreeSet<SlurmJobId>,
 }
 
 impl TrialBook {
     /// Whether nothing was tried and nothing is.
     pub fn is_empty(&self) -> bool {
-        let Self { open, verdicts, records } = self;
-        open.is_empty() && verdicts.is_empty() && records.is_empty()
+        let Self { open, verdicts, records, excluded } = self;
+        open.is_empty() && verdicts.is_empty() && records.is_empty() && excluded.is_empty()
     }
 }

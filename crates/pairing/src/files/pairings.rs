@@ -13,6 +13,9 @@ pub struct AnswerPairing {
     pub members: Vec<AnswerMember>,
     /// Sum of speed fractions less one.
     pub gain: f64,
+    /// How probably both keep their promises, where they share for a trial; absent = the bounds admit them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trial: Option<f64>,
 }
 
 /// One job that shares.
@@ -57,7 +60,7 @@ fn pairing(pairing: &Pairing) -> AnswerPairing {
         members.extend(candidates.filter(|candidate| candidate.chosen).filter_map(running_member));
     }
     members.extend(pairing.members.iter().filter_map(starting_member));
-    AnswerPairing { members, gain: pairing.gain }
+    AnswerPairing { members, gain: pairing.gain, trial: pairing.trial.map(Fraction::value) }
 }
 
 fn running_member(candidate: &Candidate) -> Option<AnswerMember> {

@@ -6,8 +6,9 @@ use crate::planner::index::{KindIndex, ProfileIndex};
 use crate::trials::{TrialBook, TrialPolicy};
 use crate::view::{ClusterView, DeviceView};
 use pillion_core::device::Mechanism;
-use pillion_core::{Fraction, WorkloadKey};
+use pillion_core::{Fraction, SlurmJobId, WorkloadKey};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
 
 /// A model of device, how it is shared, and two workloads, the lower first.
 type Kind<'a> = (&'a str, Mechanism, [&'a WorkloadKey; 2]);
@@ -31,6 +32,7 @@ pub(crate) struct Trials<'a> {
     verdicts: FxHashMap<Combination<'a>, Option<[f64; 2]>>,
     /// How many were seen and how many held.
     records: FxHashMap<(&'a str, Mechanism), (u32, u32)>,
+    excluded: &'a BTreeSet<SlurmJobId>,
 }
 
 /// What the book knows of two workloads under their caps.
@@ -47,7 +49,7 @@ pub(crate) enum Seen {
 impl<'a> Trials<'a> {
     /// `None` where the site wants no trials.
     pub(crate) fn of(view: &'a ClusterView, policy: Option<TrialPolicy>) -> Option<Self> {
-        let TrialBook { open, verdicts, records } = &view.trials;
+        let TrialBook { open, verdicts, records, excluded } = &view.trials;
         let verdicts = verdicts.iter().map(|verdict| {
             let kind = &verdict.kind;
             let workloads = [&kind.workloads[0], &kind.workloads[1]];
@@ -57,6 +59,7 @@ impl<'a> Trials<'a> {
         });
         Some(Self {
             policy: policy?,
+            excluded,
             open: open
                 .iter()
                 .map(|kind| {
@@ -73,6 +76,11 @@ impl<'a> Trials<'a> {
                 })
                 .collect(),
         })
+    }
+
+    /// Whether this job may be tried.
+    pub(crate) fn may_try(&self, job: SlurmJobId) -> bool {
+        !self.excluded.contains(&job)
     }
 
     /// What is being tried on such devices.

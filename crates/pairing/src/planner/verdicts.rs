@@ -68,7 +68,9 @@ fn may_wait(evaluator: &Evaluator<'_, '_>, trials: &Trials<'_>, job: JobIndex) -
     let waiting = &evaluator.context.jobs[job];
     let verdict_at =
         evaluator.context.view.taken_at + Duration::from_secs_f64(trials.policy.trial_seconds.max(0.0));
-    waiting.start.restart_count == 0 && verdict_at <= waiting.starts_alone_at
+    trials.may_try(waiting.start.job_id)
+        && waiting.start.restart_count == 0
+        && verdict_at <= waiting.starts_alone_at
 }
 
 /// Whom it would best be tried with.

@@ -332,13 +332,11 @@ impl<'s, 'a> Site<'s, 'a> {
 
     fn learn(&mut self, combination: usize, seen: Observation) {
         let truth = &self.truth.combinations[combination];
-        let workloads = truth.workloads.map(|at| self.truth.workloads[at].clone());
+        let [a, b] = truth.workloads.map(|at| self.truth.workloads[at].clone());
         let speeds = seen.tenants.iter().map(|tenant| tenant.speed_fraction).collect::<Option<Vec<f64>>>();
-        self.verdicts.push(TrialVerdict {
-            kind: TrialKind::new(self.truth.device_model.clone(), self.truth.mechanism, workloads),
-            cap_fractions: truth.caps,
-            speed_fractions: speeds.and_then(|speeds| speeds.try_into().ok()),
-        });
+        let speeds = speeds.and_then(|speeds| speeds.try_into().ok());
+        let (model, tenants) = (self.truth.device_model.clone(), [(a, truth.caps[0]), (b, truth.caps[1])]);
+        self.verdicts.push(TrialVerdict::new(model, self.truth.mechanism, tenants, speeds));
         self.known.push(seen);
         self.record = record_of(self.backtest, &self.known);
     }
@@ -410,6 +408,7 @@ impl<'s, 'a> Site<'s, 'a> {
                 open: open.collect(),
                 verdicts: self.verdicts.clone(),
                 records: vec![self.record.clone()],
+                excluded: BTreeSet::new(),
             },
             revision: self.view.revision,
             nodes: self.view.nodes.clone(),

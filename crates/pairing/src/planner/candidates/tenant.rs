@@ -22,6 +22,8 @@ pub(super) struct CandidateTenant<'a> {
     pub(super) runs: f64,
     /// It starts again: it is not made to go back once more.
     pub(super) is_restarted: bool,
+    /// Whether it may be tried with another.
+    pub(super) may_be_tried: bool,
 }
 
 impl<'a> Evaluator<'_, 'a> {
@@ -58,6 +60,8 @@ impl<'a> Evaluator<'_, 'a> {
         let known = self.context.profiles[profile].duration_seconds;
         let runs = self.typical.of(job.duration_seconds_expected.or(known));
         let is_restarted = job.start.restart_count > 0;
+        let trials = self.context.trials.as_ref();
+        let may_be_tried = trials.is_some_and(|trials| trials.may_try(job.start.job_id));
         Ok(CandidateTenant {
             profile,
             memory_bytes,
@@ -66,6 +70,7 @@ impl<'a> Evaluator<'_, 'a> {
             cap: CapSlot::Free,
             runs,
             is_restarted,
+            may_be_tried,
         })
     }
 
@@ -98,6 +103,8 @@ impl<'a> Evaluator<'_, 'a> {
             cap: CapSlot::Fixed(tenant.sharing.cap()),
             runs: self.typical.of(worth::remaining_seconds(tenant, self.context.view.taken_at)),
             is_restarted: false,
+            // Whoever joins it is the one that goes back.
+            may_be_tried: true,
         })
     }
 }

@@ -46,12 +46,7 @@ impl<'a> Evaluator<'_, 'a> {
         let is_safe = chosen.is_admitted() && chosen.excess(self.context.policy) <= 0.0;
         let mut best = None;
         let mut least = if is_safe { chosen.weight + CAP_GAIN_MIN } else { 0.0 };
-        let is_one_user = pair[0].owner.uid == pair[1].owner.uid;
         for set in sets {
-            // A cap can be taken off by whoever has it: strangers are not tried under one.
-            if !is_one_user && set.iter().any(Option::is_some) {
-                continue;
-            }
             let Ok(evaluation) = self.evaluation(tenants, set, device, mode) else { continue };
             let estimates: Vec<&SpeedEstimate> = evaluation.estimates.iter().collect();
             let offer = self.offer(trials, pair, set, &estimates, device, mode);
@@ -118,7 +113,7 @@ impl<'a> Evaluator<'_, 'a> {
         (self.model_of(device), [a.profile.min(b.profile), a.profile.max(b.profile)])
     }
 
-    /// Two whom the watch can follow by the progress that they count, where the site wants trials.
+    /// Two of one user whom the watch can follow by the progress that they count, where the site wants trials.
     pub(super) fn may_try<'t>(
         &self,
         tenants: &'t [CandidateTenant<'a>],
@@ -127,7 +122,11 @@ impl<'a> Evaluator<'_, 'a> {
         let counts = |tenant: &CandidateTenant<'_>| {
             self.context.profiles[tenant.profile].throughput_per_second.is_some_and(|rate| rate > 0.0)
         };
-        Some((self.context.trials.as_ref()?, pair)).filter(|_| pair.iter().all(counts))
+        // How fast a counter counts is its user's to say, and nobody is sent away on another user's word
+        // (docs/decisions/0015-the-watch.md): the watch could not take strangers apart.
+        let is_one_user = pair[0].owner.uid == pair[1].owner.uid;
+        let may_try = is_one_user && pair.iter().all(|tenant| tenant.may_be_tried && counts(tenant));
+        self.context.trials.as_ref().filter(|_| may_try).map(|trials| (trials, pair))
     }
 
     /// The trial of two with these estimates and what it is worth; `None` where there is none to be had.

@@ -71,9 +71,12 @@ pub(crate) struct PlanContext<'a> {
 impl<'a> PlanContext<'a> {
     pub(crate) fn new(view: &'a ClusterView, model: &'a dyn InterferenceModel, policy: &'a Policy) -> Self {
         // 1. Jobs and devices that are alike. Whatever is looked up by class or kind is looked up once.
+        let trials = Trials::of(view, policy.trials);
         let (class_of, classes) = grouped::<_, _, ClassIndex>(&view.waiting, |job| {
-            // Whoever started again is tried with more care.
-            (class_key(job), policy.trials.is_some() && job.start.restart_count > 0)
+            // Whoever started again is tried with more care, and some are not tried at all.
+            let trial =
+                trials.as_ref().map(|trials| (trials.may_try(job.start.job_id), job.start.restart_count > 0));
+            (class_key(job), trial)
         });
         let (kind_of, kinds) = grouped::<_, _, KindIndex>(&view.devices, |device| {
             (&device.model, device.mechanism, device.memory_bytes)
@@ -134,7 +137,7 @@ impl<'a> PlanContext<'a> {
             first_run_index,
             first_run_errors,
             sharers,
-            trials: Trials::of(view, policy.trials),
+            trials,
         }
     }
 

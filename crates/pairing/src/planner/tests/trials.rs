@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::{InterferenceModel, PredictError, SpeedEstimate, TenantInput};
 use crate::trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict};
-use pillion_core::WorkloadKey;
+use pillion_core::{SlurmJobId, WorkloadKey};
 use std::sync::Arc;
 
 /// Any two are fast or far too slow: nobody can say.
@@ -182,4 +182,19 @@ fn a_job_is_tried_beside_one_that_runs_and_never_as_a_third() {
         .tenants
         .push(crate::view::Tenant { group: Some(pillion_core::DecisionId(50)), ..tenant(51, "light", 7200) });
     assert_eq!(trials(&super::plan(&cluster, &DOUBT, &policy)), 0);
+}
+
+#[test]
+fn whoever_could_not_be_taken_apart_again_is_not_tried() {
+    let mut excluded = alike(2);
+    excluded.trials.excluded = [SlurmJobId::plain(2)].into();
+    assert_eq!(tried(&excluded), 0);
+    excluded.waiting.push(job(3, "light"));
+    excluded.devices.push(device("g2", Mps));
+    let plan = plan(&excluded, &DOUBT, &daring());
+    assert!(groups(&plan).contains(&vec![1, 3]) && trials(&plan) == 1, "{:?}", groups(&plan));
+    let mut strangers = alike(2);
+    strangers.waiting[1].uid = UserId(4_242);
+    let any = Policy { users: UserPolicy::Any, ..daring() };
+    assert_eq!(trials(&super::plan(&strangers, &DOUBT, &any)), 0);
 }
