@@ -181,6 +181,16 @@ pub enum FirstRuns {
     Host,
 }
 
+/// Whether pairs are tried that the bounds do not admit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trials {
+    /// No.
+    Off,
+    /// Where the watch takes them apart again.
+    On,
+}
+
 /// `[policy]`: who may share with whom, and what for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -249,6 +259,11 @@ pub struct PolicyConfig {
     /// What it costs to end a job and start it again, beside the work that it loses, which is counted by itself.
     #[schemars(range(min = 0, max = 86400))]
     pub watch_restart_seconds: u32,
+    /// Whether two jobs of one user share for a trial where nobody can say that both keep their promises: where that is worth
+    /// more than it costs to take them apart again. Only where both count their progress, in partitions whose watch is "act", and
+    /// never with --no-requeue: the job that joined last goes back where a promise breaks.
+    #[schemars(with = "String", extend("enum" = ["off", "on"]))]
+    pub trials: Trials,
     /// The same as policy.watch for single partitions, by the partition of the job that joined last.
     #[schemars(
         with = "BTreeMap<String, String>",
@@ -350,6 +365,7 @@ impl Default for PolicyConfig {
             watch_steady_seconds: 600,
             watch_restart_seconds: 120,
             watch_partitions: BTreeMap::new(),
+            trials: Trials::Off,
         }
     }
 }

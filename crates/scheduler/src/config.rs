@@ -4,9 +4,9 @@ use crate::context::Settings;
 use crate::grpc::auth::Operators;
 use crate::pace::PaceSettings;
 use crate::train::Training;
-use pillion_config::{FirstRuns, Objective, PolicyConfig, Scheduler, TrainingConfig, Users};
+use pillion_config::{FirstRuns, Objective, PolicyConfig, Scheduler, TrainingConfig, Trials, Users};
 use pillion_core::SlowdownRatio;
-use pillion_pairing::{FirstRuns as FirstRunRule, Objective as Aim, Policy, UserPolicy};
+use pillion_pairing::{FirstRuns as FirstRunRule, Objective as Aim, Policy, TrialPolicy, UserPolicy};
 use std::time::Duration;
 
 /// The reconcilers' part of it.
@@ -57,10 +57,11 @@ fn policy(config: &PolicyConfig) -> Policy {
         broken_budget_fraction,
         pair_when_idle,
         watch: _,
-        watch_first_seconds: _,
+        watch_first_seconds,
         watch_steady_seconds: _,
-        watch_restart_seconds: _,
+        watch_restart_seconds,
         watch_partitions: _,
+        trials,
     } = *config;
     let standard = Policy::default();
     Policy {
@@ -91,7 +92,11 @@ fn policy(config: &PolicyConfig) -> Policy {
         broken_budget_fraction,
         allowed: None,
         pair_when_idle,
-        trials: None,
+        trials: (trials == Trials::On).then(|| TrialPolicy {
+            // The watch's first reading is the verdict.
+            trial_seconds: f64::from(watch_first_seconds),
+            restart_seconds: f64::from(watch_restart_seconds),
+        }),
     }
 }
 
@@ -124,6 +129,19 @@ mod tests {
         assert_eq!(settings.alone_devices_max, Settings::default().alone_devices_max);
         assert_eq!(settings.pace, Settings::default().pace);
         assert_eq!(format!("{:?}", settings.training), format!("{:?}", Training::default()));
+    }
+
+    #[test]
+    fn trials_are_off_until_they_are_wanted_and_take_the_times_of_the_watch() {
+        let policy = |line: &str| {
+            let text = format!("[pool]\npartitions = [\"a\"]\n[policy]\nwatch_first_seconds = 90\n{line}");
+            settings(&pillion_config::parse_scheduler(&text).unwrap()).policy
+        };
+        assert_eq!((policy("").trials, policy("trials = \"off\"").trials), (None, None));
+        let expected = TrialPolicy { trial_seconds: 90.0, restart_seconds: 120.0 };
+        assert_eq!(policy("trials = \"on\"").trials, Some(expected));
+        let text = "[pool]\npartitions = [\"a\"]\n[policy]\ntrials = \"maybe\"\n";
+        assert!(pillion_config::parse_scheduler(text).is_err());
     }
 
     #[test]

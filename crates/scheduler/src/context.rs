@@ -21,7 +21,7 @@ use pillion_core::{Clock, JobStart, NodeName, SlurmJobId, UnixTime, report};
 use pillion_doors::TurnedAway;
 use pillion_pairing::{FirstRun, Policy, Reason};
 use pillion_slurm::{Privacy, Slurm, SlurmVersion};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,6 +117,10 @@ pub struct Board {
     pub launched: BTreeMap<JobStart, UnixTime>,
     /// Devices whose tenants are not as they were planned.
     pub amiss: Amiss,
+    /// How fast the tenants of a shared device go over their speeds alone, where all were judged by their counters.
+    pub speeds: BTreeMap<(NodeName, GresType), BTreeMap<JobStart, f64>>,
+    /// Jobs that wait and were submitted with `--no-requeue`, as far as that was asked: they are not tried.
+    pub steadfast: BTreeSet<JobStart>,
     /// What was measured of each tenant's sharing while he was there.
     pub strains: BTreeMap<JobStart, Strain>,
     /// First runs that others may join one day, as far as they were measured.

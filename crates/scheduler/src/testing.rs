@@ -66,6 +66,7 @@ pub(crate) fn new_decision(members: Vec<NewMember>) -> NewDecision {
         device_model: "h100".into(),
         joins: None,
         gain: 0.5,
+        trial: None,
         members,
     }
 }
@@ -80,6 +81,7 @@ pub(crate) fn decision(member: &Member) -> Decision {
         gres_type: GresType::new("g1"),
         device_model: "h100".into(),
         gain: 0.5,
+        trial: None,
         abandoned_reason: None,
         members: vec![member.clone()],
     }

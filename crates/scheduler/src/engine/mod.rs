@@ -1,12 +1,13 @@
 //! Rows 3 and 4 of the way of a job: makes the view, asks the pure engine, commits what it answers. Touches no job.
 
+mod tried;
 mod written;
 
 use crate::context::{Context, Settings};
 use crate::scan::{Scan, is_waiting};
 use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
 use crate::tick_error::TickError;
-use crate::view::{Sources, cluster_view};
+use crate::view::{Sources, TrialHistory, TrialSources, cluster_view};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{JobStart, Revision, SlurmJobId, UserId, WorkloadKey};
 use pillion_pairing::{ClusterView, Explanation, Pairing, Plan, Reason, WaitingJob, plan};
@@ -24,12 +25,14 @@ const PAIRINGS_MAX: usize = 1_000;
 pub struct Engine {
     context: Arc<Context>,
     written: Mutex<Written>,
+    /// What came of sharings before, where trials are wanted.
+    history: Mutex<Arc<TrialHistory>>,
 }
 
 impl Engine {
     /// An engine that predicts with the context's model.
     pub fn new(context: Arc<Context>) -> Self {
-        Self { context, written: Mutex::default() }
+        Self { context, written: Mutex::default(), history: Mutex::default() }
     }
 
     /// Plans once and commits.
@@ -51,6 +54,7 @@ impl Engine {
             return Ok(());
         }
         let mut plan = self.plan(&view).await?;
+        self.leave_steadfast(&mut plan, &scan).await;
         let newest = self.context.board().scan.clone().unwrap_or_else(|| Arc::clone(&scan));
         plan.pairings.retain(|pairing| !is_overtaken(pairing, &scan, &newest));
         if plan.pairings.len() > PAIRINGS_MAX {
@@ -76,6 +80,7 @@ impl Engine {
         let drains = context.store.drains().await?;
         let owed = self.owed().await?;
         let agents = context.agents.all();
+        let history = self.history().await?;
         let board = context.board();
         let view = cluster_view(Sources {
             revision,
@@ -92,6 +97,12 @@ impl Engine {
             first_runs: &board.first_runs,
             alone_devices_max: context.settings.alone_devices_max,
             gpu_types: &context.settings.gpu_types,
+            trials: history.as_deref().map(|history| TrialSources {
+                pace: &context.settings.pace,
+                speeds: &board.speeds,
+                steadfast: &board.steadfast,
+                history,
+            }),
         });
         drop(board);
         Ok((view, profiles))
@@ -309,6 +320,7 @@ fn new_decision(pairing: &Pairing, known: &Known<'_>) -> NewDecision {
         device_model: pairing.device_model.clone(),
         joins: pairing.joins,
         gain: pairing.gain,
+        trial: pairing.trial,
         members: members.collect(),
     }
 }

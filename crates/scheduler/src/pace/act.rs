@@ -4,7 +4,7 @@
 use super::estimate::Estimate;
 use super::follow::{Followed, Sharing, Told};
 use super::guest::{Case, Rest, Stays, guest, stays};
-use super::sent;
+use super::{is_trial, sent};
 use crate::context::Context;
 use crate::credit::Place;
 use crate::credit::strain::Strain;
@@ -43,7 +43,7 @@ pub(super) async fn see_to(context: &Context, shared: &Shared<'_>) -> Result<Vec
         else {
             continue;
         };
-        let event = sent::breaking(*start, &place.0, context.now(), promise);
+        let event = sent::breaking(*start, &place.0, context.now(), promise, is_trial(tenants));
         told.extend(tell(context, shared, Told::Breaking(*start), &event).await?);
     }
     if watch != Watch::Act || !context.is_active() {
@@ -80,7 +80,7 @@ async fn send_back(
     if !allowed.map_err(TickError::slurm("ask for a job"))? {
         return Ok(Some(Stays::NoRequeue));
     }
-    let (requeue, event) = sent::sent_back(guest, node, context.now());
+    let (requeue, event) = sent::sent_back(guest, node, context.now(), is_trial(shared.tenants));
     if !context.store.intend_requeue(&requeue, &event).await? {
         return Ok(Some(Stays::Once));
     }

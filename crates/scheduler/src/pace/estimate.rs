@@ -14,7 +14,7 @@ const VARIATIONS: std::ops::RangeInclusive<f64> = 0.01..=0.10;
 const QUANTILE_NORMAL: f64 = 1.96;
 /// How like the block before a block may be taken for.
 const CORRELATION_MAX: f64 = 0.9;
-/// A promise that is missed by less is not worth a restart.
+/// A promise that is missed by less is not worth a restart, and a trial that keeps it by less does not hold.
 const MARGIN_FRACTION: f64 = 0.02;
 /// How far off a speed may be that only the activity of the whole device tells.
 const ACTIVITY_ERROR_FRACTION: f64 = 0.25;
@@ -78,6 +78,19 @@ impl Estimate {
             Verdict::Kept
         } else {
             Verdict::Open
+        }
+    }
+}
+
+impl Estimate {
+    /// Of two who are tried: nobody promised that they stay, so that the mean is enough, and the promise has to be kept by a margin.
+    pub(super) fn verdict_of_trial(&self, slowdown_ratio_max: f64) -> Verdict {
+        match self.ground {
+            Ground::Activity => self.verdict(slowdown_ratio_max),
+            Ground::Counter if self.speed_fraction * slowdown_ratio_max < 1.0 + MARGIN_FRACTION => {
+                Verdict::Broken
+            }
+            Ground::Counter => Verdict::Kept,
         }
     }
 }

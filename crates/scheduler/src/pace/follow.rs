@@ -2,7 +2,7 @@
 //! a speed belongs to those who were there.
 
 use super::blocks::Blocks;
-use super::estimate::{Estimate, Reference, Verdict, by_activity, by_counter};
+use super::estimate::{Estimate, Ground, Reference, Verdict, by_activity, by_counter};
 use super::guest::Stays;
 use crate::agents::DeviceSeen;
 use crate::store::Member;
@@ -32,6 +32,8 @@ impl Readings {
 #[derive(Debug, Clone)]
 pub(super) struct Followed {
     slowdown_ratio_max: f64,
+    /// It is tried with its company.
+    is_trial: bool,
     /// `None`: nobody knows how fast it counts alone.
     reference: Option<Reference>,
     blocks: Blocks,
@@ -44,7 +46,7 @@ pub(super) struct Followed {
 }
 
 impl Followed {
-    fn of(member: &Member, profile: Option<&WorkloadProfile>, readings: &Readings) -> Self {
+    fn of(member: &Member, profile: Option<&WorkloadProfile>, is_trial: bool, readings: &Readings) -> Self {
         let reference = profile.and_then(|profile| {
             Some(Reference {
                 rate_per_second: profile.throughput_per_second?,
@@ -54,6 +56,7 @@ impl Followed {
         });
         Self {
             slowdown_ratio_max: member.plan.slowdown_ratio_max,
+            is_trial,
             reference,
             blocks: Blocks::default(),
             next_seconds: readings.first_seconds,
@@ -96,7 +99,13 @@ impl Followed {
         // Too few blocks of a counter that hardly moves: at the next sample, then.
         let Some(estimate) = estimate else { return false };
         self.next_seconds = readings.after(measured_seconds);
-        self.judged = Some((estimate, estimate.verdict(self.slowdown_ratio_max)));
+        // The first reading says whether a trial holds; from then on it is a sharing like every other.
+        let verdict = if self.is_trial && self.judged.is_none() {
+            estimate.verdict_of_trial(self.slowdown_ratio_max)
+        } else {
+            estimate.verdict(self.slowdown_ratio_max)
+        };
+        self.judged = Some((estimate, verdict));
         true
     }
 }
@@ -155,14 +164,18 @@ pub(super) struct Sharing {
 
 impl Sharing {
     /// Of these tenants, each with what is known of its workload alone.
-    pub(super) fn of(tenants: &[(&Member, Option<&WorkloadProfile>)], readings: &Readings) -> Self {
+    pub(super) fn of(
+        tenants: &[(&Member, Option<&WorkloadProfile>)],
+        is_trial: bool,
+        readings: &Readings,
+    ) -> Self {
         let alone: Option<Vec<f64>> = tenants
             .iter()
             .map(|(_, profile)| profile.as_ref()?.metrics.get(Metric::SmActiveFraction))
             .collect();
         let followed = tenants
             .iter()
-            .map(|(member, profile)| (member.plan.start, Followed::of(member, *profile, readings)));
+            .map(|(member, profile)| (member.plan.start, Followed::of(member, *profile, is_trial, readings)));
         Self {
             company: tenants.iter().map(|(member, _)| member.plan.start).collect(),
             tenants: followed.collect(),
@@ -185,6 +198,15 @@ impl Sharing {
     /// Whose promise is being broken, and how plainly.
     pub(super) fn broken(&self) -> impl Iterator<Item = (JobStart, Estimate)> {
         self.tenants.iter().filter_map(|(start, followed)| Some((*start, followed.broken()?)))
+    }
+
+    /// How fast each goes over its speed alone; `None` until all were judged by their counters.
+    pub(super) fn speeds(&self) -> Option<BTreeMap<JobStart, f64>> {
+        let by_counter = |followed: &Followed| {
+            let (estimate, _) = followed.judged?;
+            (estimate.ground == Ground::Counter).then_some(estimate.speed_fraction)
+        };
+        self.tenants.iter().map(|(start, followed)| Some((*start, by_counter(followed)?))).collect()
     }
 
     /// One sample more. Whoever is judged by it has to be seen to.
@@ -212,7 +234,6 @@ impl Sharing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pace::estimate::Ground;
     use crate::testing::{NOW, at, member};
     use pillion_core::decision::MemberState;
     use pillion_core::device::{Reading, TenantUse};
@@ -236,13 +257,18 @@ mod tests {
     }
 
     fn sharing(rates: [Option<f64>; 2]) -> Sharing {
+        company(rates, false)
+    }
+
+    fn company(rates: [Option<f64>; 2], is_trial: bool) -> Sharing {
         let members = [7, 8].map(|id| {
             let mut member = member(MemberState::Running);
             member.plan.start = start(id);
             member
         });
         let profiles = rates.map(profile);
-        Sharing::of(&[(&members[0], Some(&profiles[0])), (&members[1], Some(&profiles[1]))], &READINGS)
+        let tenants = [(&members[0], Some(&profiles[0])), (&members[1], Some(&profiles[1]))];
+        Sharing::of(&tenants, is_trial, &READINGS)
     }
 
     fn sample(second: u64, counters: [Option<f64>; 2], active: f64) -> DeviceSeen {
@@ -283,6 +309,38 @@ mod tests {
             !sharing.is_settled
         });
         assert!(second.is_some_and(|second| (605..640).contains(&second)), "{second:?}");
+    }
+
+    #[test]
+    fn a_trial_has_to_be_seen_to_hold_at_its_first_reading() {
+        // A promise of 1.25 asks for 0.8, and of a trial for 0.816.
+        for (speed, is_trial, is_broken) in
+            [(0.81, true, true), (0.83, true, false), (0.81, false, false), (0.79, false, false)]
+        {
+            let mut sharing = company([Some(10.0); 2], is_trial);
+            let (_, broken) = first_judged(&mut sharing, [speed, 1.0], 0.5).unwrap();
+            assert_eq!(!broken.is_empty(), is_broken, "at {speed}, tried: {is_trial}");
+        }
+        let mut blind = company([None, Some(10.0)], true);
+        assert_eq!(first_judged(&mut blind, [0.0, 1.0], 0.5).unwrap().1, Vec::<u32>::new(), "a rough word");
+        assert_eq!(blind.speeds(), None);
+    }
+
+    #[test]
+    fn speeds_are_told_once_all_were_judged_by_their_counters() {
+        let mut sharing = sharing([Some(10.0); 2]);
+        assert_eq!(sharing.speeds(), None);
+        let mut second: u32 = 0;
+        while sharing.speeds().is_none() && second < 200 {
+            second += 1;
+            let counter = 10.0 * f64::from(second);
+            sharing.observe(&sample(u64::from(second), [Some(0.5 * counter), Some(counter)], 0.5), &READINGS);
+        }
+        let speeds = sharing.speeds().unwrap();
+        assert!(
+            (speeds[&start(7)] - 0.5).abs() < 0.01 && (speeds[&start(8)] - 1.0).abs() < 0.01,
+            "{speeds:?}"
+        );
     }
 
     #[test]

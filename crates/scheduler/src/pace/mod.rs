@@ -55,7 +55,7 @@ impl Default for PaceSettings {
 
 impl PaceSettings {
     /// What is done for guests of this partition.
-    fn of(&self, partition: &str) -> Watch {
+    pub(crate) fn of(&self, partition: &str) -> Watch {
         self.by_partition.get(partition).copied().unwrap_or(self.watch)
     }
 
@@ -101,6 +101,7 @@ impl Pace {
                 sharing.observe(sample, &readings);
             }
         }
+        self.tell_speeds();
         self.see_to_all(&shared).await
     }
 
@@ -108,7 +109,16 @@ impl Pace {
     fn forget(&self, shared: &Tenants<'_>) {
         let mut sharings = self.lock();
         sharings.retain(|place, sharing| shared.get(place).is_some_and(|now| sharing.is_of(&company(now))));
-        self.context.board_mut().amiss.strained.retain(|place, _| sharings.contains_key(place));
+        let mut board = self.context.board_mut();
+        board.amiss.strained.retain(|place, _| sharings.contains_key(place));
+        board.speeds.retain(|place, _| sharings.contains_key(place));
+    }
+
+    /// How fast those go that were all judged by their counters: what came of trials.
+    fn tell_speeds(&self) {
+        let sharings = self.lock();
+        let told = sharings.iter().filter_map(|(place, sharing)| Some((place.clone(), sharing.speeds()?)));
+        self.context.board_mut().speeds = told.collect();
     }
 
     /// Begins to follow who is new, against what is known of everybody now.
@@ -128,7 +138,7 @@ impl Pace {
                 let profile = profiles.get(&(&member.plan.workload, decision.device_model.as_str()));
                 (*member, profile.copied())
             });
-            let sharing = Sharing::of(&known.collect::<Vec<_>>(), &readings);
+            let sharing = Sharing::of(&known.collect::<Vec<_>>(), is_trial(&shared[place]), &readings);
             self.lock().insert(place.clone(), sharing);
         }
         Ok(())
@@ -167,6 +177,11 @@ impl Pace {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Sharing>> {
         self.sharings.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether one of them was let in for a trial.
+fn is_trial(tenants: &[(&Decision, &Member)]) -> bool {
+    tenants.iter().any(|(decision, _)| decision.trial.is_some())
 }
 
 fn company(tenants: &[(&Decision, &Member)]) -> BTreeSet<JobStart> {

@@ -8,6 +8,8 @@ use pillion_core::event::EventKind;
 use pillion_core::{JobStart, NodeName, UnixTime};
 
 const REASON: &str = "a promise was being broken on its GPU, and it had come last";
+const REASON_OF_TRIAL: &str =
+    "a trial: it was let in to see whether every promise is kept on its GPU, and one was not";
 
 /// That a tenant is slower than it was promised.
 pub(super) fn breaking(
@@ -15,31 +17,34 @@ pub(super) fn breaking(
     node: &NodeName,
     at: UnixTime,
     (estimate, slowdown_ratio_max): (&Estimate, f64),
+    is_trial: bool,
 ) -> Event {
     let Estimate { speed_fraction, error_fraction, seconds, ground } = *estimate;
     let by = match ground {
         Ground::Counter => "its progress counter",
         Ground::Activity => "what its GPU does",
     };
+    let trial = if is_trial { " (a trial, which has to be 2 % faster)" } else { "" };
     let detail = format!(
         "it goes at {speed_fraction:.2} of its speed alone (give or take {error_fraction:.2}, by {by} over {seconds:.0} s), and was \
-         promised {:.2}; nobody joins it there any more",
+         promised {:.2}{trial}; nobody joins it there any more",
         1.0 / slowdown_ratio_max
     );
     event(start, node, at, EventKind::PromiseBreaking, detail)
 }
 
 /// The intent to start a guest again, and the event that tells of it.
-pub(super) fn sent_back(guest: &Member, node: &NodeName, at: UnixTime) -> (Requeue, Event) {
+pub(super) fn sent_back(guest: &Member, node: &NodeName, at: UnixTime, is_trial: bool) -> (Requeue, Event) {
     let start = guest.plan.start;
+    let reason = if is_trial { REASON_OF_TRIAL } else { REASON };
     let requeue = Requeue {
         cause: RequeueCause::SentBack,
         start,
         node: node.clone(),
         decided_at: at,
-        reason: REASON.to_owned(),
+        reason: reason.to_owned(),
     };
-    let detail = format!("{REASON}; it is to be ended and started again, alone");
+    let detail = format!("{reason}; it is to be ended and started again, alone");
     (requeue, event(start, node, at, EventKind::SentBack, detail))
 }
 

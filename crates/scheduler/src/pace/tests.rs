@@ -14,7 +14,7 @@ use pillion_core::device::{Reading, TenantUse};
 use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
-use pillion_core::{DecisionId, GresType, ManualClock, NodeName, SlurmJobId, UserId, WorkloadKey};
+use pillion_core::{DecisionId, Fraction, GresType, ManualClock, NodeName, SlurmJobId, UserId, WorkloadKey};
 use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_pairing::Role;
 use pillion_slurm::{JobState, NodeAvailability, SlurmVersion};
@@ -43,6 +43,7 @@ struct World {
     /// Of the host, and of the guest.
     ids: Vec<SlurmJobId>,
     tenants: Vec<Is>,
+    is_trial: bool,
     second: u64,
     counters: Vec<f64>,
     _orders: tokio::sync::mpsc::Receiver<pillion_core::report::ToAgent>,
@@ -76,7 +77,18 @@ impl World {
         context.board_mut().slurm_version = Some(SlurmVersion { major: 24, minor: 11, patch: 5 });
         let pace = Pace::new(Arc::clone(&context));
         let (tenants, counters) = (tenants.to_vec(), vec![0.0; tenants.len()]);
-        let world = Self { clock, store, context, pace, ids, tenants, second: 0, counters, _orders: orders };
+        let world = Self {
+            clock,
+            store,
+            context,
+            pace,
+            ids,
+            tenants,
+            is_trial: false,
+            second: 0,
+            counters,
+            _orders: orders,
+        };
         for (index, is) in world.tenants.iter().enumerate() {
             let profile = WorkloadProfile {
                 throughput_per_second: Some(RATE),
@@ -111,7 +123,8 @@ impl World {
             Member { plan, started_at: Some(at(NOW + 10 * index as u64)), ..running }
         });
         let members: Vec<Member> = members.collect();
-        let shared = Decision { members: members.clone(), ..decision(&members[0]) };
+        let trial = self.is_trial.then(|| Fraction::clamped(0.5));
+        let shared = Decision { trial, members: members.clone(), ..decision(&members[0]) };
         self.context.board_mut().active = Arc::new(vec![shared]);
     }
 
@@ -232,6 +245,34 @@ async fn the_guest_goes_back_once_whoever_looks() {
     assert_eq!(world.intended().await, intended);
     let told = world.store.events(world.ids[1]).await.unwrap()[0].detail.clone();
     assert!(!told.contains(|letter: char| letter.is_ascii_digit()), "nothing of its neighbour: {told}");
+}
+
+/// One that is kept by less than 2 % is no reason to send a guest back, unless he was only tried.
+#[tokio::test]
+async fn a_trial_goes_back_that_hardly_holds_and_says_what_it_was() {
+    let near = [Some(0.81), Some(1.0)];
+    for is_trial in [false, true] {
+        let mut world = World::new(Watch::Act, &[PLAIN, PLAIN]);
+        world.is_trial = is_trial;
+        world.let_in(2);
+        world.pass_for(80, &near).await;
+        assert_eq!(world.intended().await.len(), usize::from(is_trial));
+        assert_eq!(world.context.board().speeds[&World::place()].len(), 2);
+        if is_trial {
+            let told = world.store.events(world.ids[1]).await.unwrap()[0].detail.clone();
+            assert!(told.starts_with("a trial: ") && told.ends_with("started again, alone"), "{told}");
+        }
+    }
+    let mut holds = World::new(Watch::Act, &[PLAIN, PLAIN]);
+    holds.is_trial = true;
+    holds.let_in(2);
+    holds.pass_for(80, &[Some(0.84), Some(1.0)]).await;
+    assert_eq!(holds.kinds(0).await.len() + holds.intended().await.len(), 0);
+    holds.pass_for(1_500, &[Some(0.80), Some(1.0)]).await;
+    assert_eq!(holds.intended().await.len(), 0, "from then on it is a sharing like every other");
+    holds.let_in(1);
+    holds.pass(&near[..1]).await;
+    assert!(holds.context.board().speeds.is_empty());
 }
 
 #[tokio::test]

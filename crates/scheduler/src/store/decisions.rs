@@ -7,7 +7,8 @@ use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::Mechanism;
 use pillion_core::share::Sharing;
 use pillion_core::{
-    DecisionId, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
+    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime, UserId,
+    WorkloadKey,
 };
 use pillion_pairing::{Explanation, Role, SpeedEstimate};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ pub struct NewDecision {
     pub joins: Option<DecisionId>,
     /// Expected sum of all tenants' speed fractions less one.
     pub gain: f64,
+    /// That it is a trial: how probably all keep their promises.
+    pub trial: Option<Fraction>,
     /// Who starts, the host first.
     pub members: Vec<NewMember>,
 }
@@ -67,6 +70,8 @@ pub struct Decision {
     pub device_model: String,
     /// Expected sum of all tenants' speed fractions less one.
     pub gain: f64,
+    /// That it is a trial: how probably all keep their promises, as was thought when it was committed.
+    pub trial: Option<Fraction>,
     /// Why it was abandoned, if it was.
     pub abandoned_reason: Option<String>,
     /// The host first.

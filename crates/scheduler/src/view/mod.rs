@@ -3,9 +3,11 @@
 mod order;
 mod request;
 mod sources;
+mod trials;
 
 pub use request::gpu_type_names;
-pub use sources::Sources;
+pub use sources::{Sources, TrialSources};
+pub use trials::TrialHistory;
 
 use crate::device_status::closed;
 use crate::first_runs::is_first_run;
@@ -31,6 +33,8 @@ pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
     let planned = planned_members(sources.decisions);
     let tenancies = by_node(sources.decisions);
     let here = |node: &Node| tenancies.get(&node.name).map(Vec::as_slice).unwrap_or_default();
+    let waiting = waiting_jobs(&planned, sources);
+    let trials = sources.trials.map(|own| trials::book(&waiting, own, sources)).unwrap_or_default();
     ClusterView {
         revision: sources.revision,
         taken_at: sources.scan.at,
@@ -41,10 +45,10 @@ pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
             .iter()
             .flat_map(|node| device_views(node, here(node), &book, sources))
             .collect(),
-        waiting: waiting_jobs(&planned, sources),
+        waiting,
         alone_claims: alone_claims(&planned, sources.scan),
         profiles: book,
-        trials: pillion_pairing::TrialBook::default(),
+        trials,
     }
 }
 

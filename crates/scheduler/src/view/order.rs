@@ -196,6 +196,7 @@ mod tests {
             first_runs: &BTreeMap::new(),
             alone_devices_max: 2,
             gpu_types: &BTreeMap::new(),
+            trials: None,
         };
         ordered(waiting.iter().collect(), sources).into_iter().map(|job| job.id.id).collect()
     }

@@ -1,15 +1,30 @@
 //! What a view is made from.
 
+use super::trials::TrialHistory;
 use crate::agents::AgentState;
+use crate::context::FirstRunSeen;
 use crate::device_status::Amiss;
+use crate::pace::PaceSettings;
 use crate::scan::Scan;
 use crate::store::{Decision, Drain, Member, StoredProfile};
 use pillion_core::invariant::Violation;
-use crate::context::FirstRunSeen;
-use pillion_core::{JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId};
+use pillion_core::{GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::Policy;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// What the book of trials is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct TrialSources<'a> {
+    /// By partition whether the watch takes apart.
+    pub pace: &'a PaceSettings,
+    /// How fast those go that the watch has judged.
+    pub speeds: &'a BTreeMap<(NodeName, GresType), BTreeMap<JobStart, f64>>,
+    /// Jobs that may not be started again.
+    pub steadfast: &'a BTreeSet<JobStart>,
+    /// What came of sharings before.
+    pub history: &'a TrialHistory,
+}
 
 /// Everything that a view is made from.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +55,8 @@ pub struct Sources<'a> {
     pub first_runs: &'a BTreeMap<JobStart, Arc<FirstRunSeen>>,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
+    /// What trials are made from; absent = the site wants none.
+    pub trials: Option<TrialSources<'a>>,
     /// Extra names by device model under which users may ask for it.
     pub gpu_types: &'a BTreeMap<String, Vec<String>>,
 }

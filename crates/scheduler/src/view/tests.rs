@@ -101,6 +101,7 @@ fn view_of(world: World) -> ClusterView {
         first_runs: &world.first_runs,
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
+        trials: None,
     })
 }
 

@@ -33,7 +33,7 @@ use crate::starts::a_start_is_as_slurm_told_of_it;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::report::{Report, ReportBody};
 use pillion_core::share::Sharing;
-use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UserId};
+use pillion_core::{DecisionId, Fraction, GresType, JobStart, NodeName, Revision, SlurmJobId, UserId};
 use pillion_pairing::{Reason, Role};
 use pillion_scheduler::store::memory::MemoryStore;
 use pillion_scheduler::store::postgres::PgStore;
@@ -184,7 +184,8 @@ async fn a_plan_reads_as_it_was_committed(store: Arc<dyn Store>) {
     let ccs = by_ccs(pair(3, 4));
     let ids = commit(&*store, &[pair(1, 2), ccs.clone()]).await;
     assert!(ids[0] < ids[1], "numbered in the order of the plan");
-    let joiner = NewDecision { joins: Some(ids[0]), ..decision(vec![full_member(5)]) };
+    let trial = Some(Fraction::clamped(0.375));
+    let joiner = NewDecision { joins: Some(ids[0]), trial, ..decision(vec![full_member(5)]) };
     let third = commit(&*store, std::slice::from_ref(&joiner)).await[0];
     assert_eq!(revision(&*store).await, 2);
 
@@ -192,6 +193,7 @@ async fn a_plan_reads_as_it_was_committed(store: Arc<dyn Store>) {
     assert_eq!(active.iter().map(|one| one.id).collect::<Vec<_>>(), [ids[0], ids[1], third], "oldest first");
     let read = the(&*store, third).await;
     assert_eq!((read.group, read.state, read.created_at), (ids[0], DecisionState::Planned, at(1)));
+    assert_eq!((read.trial, the(&*store, ids[0]).await.trial), (trial, None));
     assert_eq!((read.node, read.gres_type, read.gain), (joiner.node, joiner.gres_type, joiner.gain));
     assert_eq!(read.members[0].plan, full_member(5));
     assert_eq!(read.members[0].state, MemberState::Planned);

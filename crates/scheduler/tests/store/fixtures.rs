@@ -152,6 +152,7 @@ pub(crate) fn decision(members: Vec<NewMember>) -> NewDecision {
         device_model: "h100".to_owned(),
         joins: None,
         gain: 0.625,
+        trial: None,
         members,
     }
 }

@@ -195,6 +195,7 @@ pub(super) fn planned(id: DecisionId, new: &NewDecision, at: UnixTime) -> Decisi
         gres_type: new.gres_type.clone(),
         device_model: new.device_model.clone(),
         gain: new.gain,
+        trial: new.trial,
         abandoned_reason: None,
         members: members.collect(),
     }

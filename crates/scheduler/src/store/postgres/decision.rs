@@ -9,7 +9,7 @@ use super::{PgStore, plan_head};
 use crate::store::{Decision, DecisionFilter, Decisions, MemberStep, NOBODY_RAN, NewDecision, StoreError};
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
-use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime};
+use pillion_core::{DecisionId, Fraction, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime};
 use sqlx::PgConnection;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,6 +96,7 @@ struct DecisionRow {
     mechanism: String,
     ccs_mode: Option<i16>,
     gain: f64,
+    trial_keep_fraction: Option<f64>,
     abandoned_reason: Option<String>,
 }
 
@@ -116,6 +117,7 @@ impl DecisionRow {
             gres_type: GresType(self.gres_type),
             device_model: self.device_model,
             gain: self.gain,
+            trial: place.fraction("trial_keep_fraction", self.trial_keep_fraction)?,
             abandoned_reason: self.abandoned_reason,
             members: members.collect::<Result<_, _>>()?,
         })
@@ -193,15 +195,16 @@ async fn insert(
     let modes: Vec<Option<i16>> =
         decisions.iter().map(|new| new.sharing().ccs_mode().map(i16::from)).collect();
     let gains: Vec<f64> = decisions.iter().map(|new| new.gain).collect();
+    let trials: Vec<Option<f64>> = decisions.iter().map(|new| new.trial.map(Fraction::value)).collect();
     sqlx::query!(
         "insert into pairing_decision (decision_id, joins_decision_id, parent_revision, state, created_at, node, gres_type,
-            device_model, mechanism, ccs_mode, gain)
+            device_model, mechanism, ccs_mode, gain, trial_keep_fraction)
         overriding system value
         select new.decision_id, new.joins, $1, $2, $3, new.node, new.gres_type, new.device_model, new.mechanism,
-            new.ccs_mode, new.gain
+            new.ccs_mode, new.gain, new.trial
         from unnest($4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::smallint[],
-            $11::double precision[])
-            as new (decision_id, joins, node, gres_type, device_model, mechanism, ccs_mode, gain)",
+            $11::double precision[], $12::double precision[])
+            as new (decision_id, joins, node, gres_type, device_model, mechanism, ccs_mode, gain, trial)",
         bigint(parent.0),
         DecisionState::Planned.as_str(),
         timestamp(at),
@@ -213,6 +216,7 @@ async fn insert(
         &texts(decisions, |new| new.sharing().mechanism().as_str()),
         &modes as &[Option<i16>],
         &gains,
+        &trials as &[Option<f64>],
     )
     .execute(conn)
     .await?;
@@ -228,7 +232,7 @@ pub(super) async fn load(conn: &mut PgConnection, ids: &[i64]) -> Result<Vec<Dec
     let rows = sqlx::query_as!(
         DecisionRow,
         "select decision_id, group_id, state, created_at, node, gres_type, device_model, mechanism, ccs_mode, gain,
-            abandoned_reason
+            trial_keep_fraction, abandoned_reason
         from pairing_decision where decision_id = any($1) order by decision_id",
         ids
     )
@@ -243,7 +247,7 @@ pub(super) async fn active(conn: &mut PgConnection) -> Result<Vec<Decision>, TxE
     let rows = sqlx::query_as!(
         DecisionRow,
         "select decision_id, group_id, state, created_at, node, gres_type, device_model, mechanism, ccs_mode, gain,
-            abandoned_reason
+            trial_keep_fraction, abandoned_reason
         from pairing_decision where state in ('planned', 'released') order by decision_id"
     )
     .fetch_all(&mut *conn)
