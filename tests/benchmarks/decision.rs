@@ -125,6 +125,7 @@ fn device(node: &NodeName, number: u32, devices: Devices) -> anyhow::Result<Devi
         memory_bytes: Some(8 * GIB),
         time_limit_at: Some(at() + Duration::from_hours(2)),
         expected_end_at: None,
+        first_run: None,
     };
     Ok(DeviceView {
         node: node.clone(),
