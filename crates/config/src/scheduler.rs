@@ -299,6 +299,20 @@ pub struct MetricsConfig {
     pub listen_address: Option<SocketAddr>,
 }
 
+impl Scheduler {
+    /// Pool partitions in which nobody parts a pair whose promise breaks, where first runs are to be hosts: because of them they
+    /// stay alone, for whoever joins a host that was measured for minutes must be able to go back. Empty: nothing stands in the way.
+    pub fn first_runs_unwatched(&self) -> Vec<&str> {
+        let PolicyConfig { first_runs, watch, watch_partitions, .. } = &self.policy;
+        if *first_runs == FirstRuns::Alone {
+            return Vec::new();
+        }
+        let names = self.pool.partitions.iter();
+        let unwatched = names.filter(|name| *watch_partitions.get(*name).unwrap_or(watch) != Watch::Act);
+        unwatched.map(String::as_str).collect()
+    }
+}
+
 impl Default for Scheduler {
     fn default() -> Self {
         Self {

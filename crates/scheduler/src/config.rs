@@ -17,7 +17,7 @@ pub fn settings(config: &Scheduler) -> Settings {
         mode: config.mode,
         history_kept: days(config.database.history_kept_days),
         samples_kept: Duration::from_hours(24 * u64::from(config.database.samples_kept_days)),
-        policy: policy(&config.policy),
+        policy: Policy { first_runs: first_runs(config), ..policy(&config.policy) },
         alone_devices_max: config.policy.alone_devices_max,
         credit_runs: config.policy.credit_runs,
         heartbeat_path: Some(config.heartbeat_path.clone()),
@@ -49,7 +49,8 @@ fn policy(config: &PolicyConfig) -> Policy {
         caps,
         solo_runs_min,
         solo_seconds_min,
-        first_runs,
+        // With the watch: `first_runs`.
+        first_runs: _,
         first_run_seconds_min,
         // Of users and the order in which they are served, and of what runs already: the scheduler's own.
         credit_runs: _,
@@ -84,10 +85,7 @@ fn policy(config: &PolicyConfig) -> Policy {
         caps,
         solo_runs_min,
         solo_seconds_min,
-        first_runs: match first_runs {
-            FirstRuns::Alone => FirstRunRule::Alone,
-            FirstRuns::Host => FirstRunRule::Host,
-        },
+        first_runs: standard.first_runs,
         first_run_seconds_min,
         broken_budget_fraction,
         allowed: None,
@@ -98,6 +96,12 @@ fn policy(config: &PolicyConfig) -> Policy {
             restart_seconds: f64::from(watch_restart_seconds),
         }),
     }
+}
+
+/// Hosts only where the watch parts pairs in the whole pool: a GPU may be in several partitions, and its guest of any.
+fn first_runs(config: &Scheduler) -> FirstRunRule {
+    let is_host = config.policy.first_runs == FirstRuns::Host && config.first_runs_unwatched().is_empty();
+    if is_host { FirstRunRule::Host } else { FirstRunRule::Alone }
 }
 
 fn pace(config: &PolicyConfig) -> PaceSettings {
@@ -166,7 +170,7 @@ mod tests {
     fn what_is_written_reaches_the_policy() {
         let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nobjective = \"throughput-per-watt\"\n\
                     slowdown_ratio_max = 1.5\nmemory_margin_fraction = 0.25\ngain_min = 0.5\ntenants_max = 3\ncaps = false\n\
-                    solo_runs_min = 4\nsolo_seconds_min = 90\nfirst_runs = \"host\"\n\
+                    solo_runs_min = 4\nsolo_seconds_min = 90\nfirst_runs = \"host\"\nwatch = \"act\"\n\
                     first_run_seconds_min = 120\nbroken_budget_fraction = 0.125\npair_when_idle = false\n";
         let config = pillion_config::parse_scheduler(text).unwrap();
         let expected = Policy {
@@ -187,5 +191,22 @@ mod tests {
             trials: None,
         };
         assert_eq!(settings(&config).policy, expected);
+    }
+
+    #[test]
+    fn first_runs_are_hosts_only_where_the_watch_acts_in_the_whole_pool() {
+        let rule = |watch: &str| {
+            let text =
+                format!("[pool]\npartitions = [\"a\", \"b\"]\n[policy]\nfirst_runs = \"host\"\n{watch}");
+            let config = pillion_config::parse_scheduler(&text).unwrap();
+            let unwatched = config.first_runs_unwatched().join(",");
+            (settings(&config).policy.first_runs, unwatched)
+        };
+        assert_eq!(rule(""), (FirstRunRule::Alone, "a,b".to_owned()), "it only tells");
+        assert_eq!(rule("watch = \"act\"\n"), (FirstRunRule::Host, String::new()));
+        let but_one = "watch = \"act\"\n[policy.watch_partitions]\nb = \"advise\"\n";
+        assert_eq!(rule(but_one), (FirstRunRule::Alone, "b".to_owned()));
+        let each = "[policy.watch_partitions]\na = \"act\"\nb = \"act\"\n";
+        assert_eq!(rule(each), (FirstRunRule::Host, String::new()));
     }
 }

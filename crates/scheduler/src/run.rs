@@ -65,6 +65,10 @@ pub async fn run(
     let scan_period = Duration::from_secs_f64(config.scan_period_seconds);
     reconcilers::spawn(&mut tasks, reconcilers::all(scan_period, &context, &engine), &context, &stop);
     spawn_metrics(&mut tasks, &config, &context, &store, &stop);
+    let unwatched = config.first_runs_unwatched();
+    if !unwatched.is_empty() {
+        warn!(partitions = ?unwatched, "first runs stay alone: policy.first_runs = \"host\" needs a watch that acts in every partition of the pool");
+    }
     context.set_leading(false);
     tasks.spawn(lead(Arc::clone(&context), Arc::clone(&store), stop.clone()));
     info!(mode = config.mode.as_str(), pool = ?config.pool.partitions, tcp = %config.listen.tcp, "scheduler runs");

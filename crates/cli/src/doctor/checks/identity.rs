@@ -30,7 +30,21 @@ pub(super) fn config(facts: &Facts) -> Vec<Finding> {
         return wrong;
     }
     let running = facts.status.as_ref().ok();
-    if let (Ok(written), Some(status)) = (parse_scheduler(text), running) {
+    let written = parse_scheduler(text);
+    if let Ok(written) = &written
+        && let unwatched = written.first_runs_unwatched()
+        && !unwatched.is_empty()
+    {
+        let found = format!(
+            "{path} says first_runs = \"host\", and the watch does not act in {}: first runs stay alone",
+            unwatched.join(",")
+        );
+        return vec![check.warn(
+            found,
+            "set policy.watch = \"act\", or first_runs = \"alone\"; then restart the scheduler",
+        )];
+    }
+    if let (Ok(written), Some(status)) = (written, running) {
         let restart = "systemctl restart pillion-scheduler: it reads the file at start only";
         let mode = written.mode.as_str();
         if status.mode != mode {

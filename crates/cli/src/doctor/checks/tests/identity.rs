@@ -2,7 +2,7 @@
 
 use super::{Broken, CONFIG, FAIL, WARN, conf};
 
-pub(super) const BROKEN: [Broken; 9] = [
+pub(super) const BROKEN: [Broken; 10] = [
     ("config", FAIL, "/etc/pillion/pillion.toml: there is no such file", "pillion config example", |f| {
         f.config_text.text = Err("there is no such file".to_owned());
     }),
@@ -23,6 +23,9 @@ pub(super) const BROKEN: [Broken; 9] = [
     }),
     ("config", WARN, "names the pool other, the scheduler runs with shared", "systemctl restart", |f| {
         f.config_text.text = Ok(CONFIG.replace("shared", "other"));
+    }),
+    ("config", WARN, "the watch does not act in shared: first runs stay alone", "watch = \"act\"", |f| {
+        f.config_text.text = Ok(format!("{CONFIG}[policy]\nfirst_runs = \"host\"\n"));
     }),
     (
         "slurm-user",
