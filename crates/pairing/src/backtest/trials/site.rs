@@ -422,6 +422,7 @@ impl<'s, 'a> Site<'s, 'a> {
         let (job, waiting) = (&self.jobs[seat.job], &self.view.waiting[seat.job]);
         let left = Duration::from_secs_f64(job.left_seconds.max(1.0));
         Tenant {
+            first_run: None,
             job_id: waiting.start.job_id,
             uid: UserId(1000),
             account: String::new(),

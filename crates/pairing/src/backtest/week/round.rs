@@ -7,6 +7,7 @@ use super::installation::Names;
 use super::{FIRST_RUN_ALONE_HOURS, Week};
 use crate::allow::AllowList;
 use crate::policy::{FirstRuns, Policy, UserPolicy};
+use crate::trials::TrialBook;
 use crate::view::{ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, Tenant, WaitingJob};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
@@ -74,6 +75,7 @@ pub(super) fn view(
         devices.push(device(&week.truth, at, tenants));
     }
     ClusterView {
+        trials: TrialBook::default(),
         revision: Revision(0),
         taken_at: UnixTime::from_epoch(0),
         nodes: vec![NodeView::boundless(NODE)],
