@@ -200,11 +200,19 @@ complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l trial-secon
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l restart-seconds -d 'What it takes whoever goes back to start again [default: 60]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l device -d 'The device model whose pairs are replayed [default: the one that all pairs are of]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l mechanism -d 'How the device is shared where PAIRS.csv does not say: mps, ccs or none' -r
-complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l plot -d 'Draws the gain of all pairs, the calibration and the learning curve into this folder (SVG)' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l plot -d 'Draws the gain of all pairs, the calibration and the learning curve into this folder (SVG); of a week the share of the oracle and the regret' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l jobs -d 'Jobs in each of the four rounds of a day' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l recur -d 'Of the jobs, how many run what ran in an earlier round; the others run something new' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l first-runs -d 'What becomes of the first run of something new' -r -f -a "alone\t'It has its device to itself'
+host\t'Others join it after its first minutes'"
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l versions -d 'Whether something new is known as a later version of what it is a version of' -r -f -a "on\t'Yes'
+off\t'No'"
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l trials -d 'Also replay the planner with trials: pairs outside the bounds are tried and taken apart where they break'
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l week -d 'A fresh installation over a simulated week of recurring jobs, instead of single queues'
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l watch -d 'Pairs that are seen to break a promise after a minute are taken apart, and the guest begins anew'
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l json -d 'Print one JSON object'
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s n -l noheader -d 'Print no column names'

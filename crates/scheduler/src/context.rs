@@ -17,7 +17,7 @@ use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use pillion_auth::Refusals;
 use pillion_core::heartbeat::Mode;
 use pillion_core::invariant::Violation;
-use pillion_core::{Clock, JobStart, NodeName, SlurmJobId, UnixTime, report};
+use pillion_core::{Clock, GresType, JobStart, NodeName, SlurmJobId, UnixTime, report};
 use pillion_doors::TurnedAway;
 use pillion_pairing::{FirstRun, Policy, Reason};
 use pillion_slurm::{Privacy, Slurm, SlurmVersion};

@@ -12,8 +12,8 @@ use crate::plot;
 use indicatif::{ParallelProgressIterator as _, ProgressBar, ProgressStyle};
 use pillion_core::SlowdownRatio;
 use pillion_pairing::backtest::{
-    Backtest, BacktestOptions, EstimateScore, Observe, PolicyName, PolicyScore, Report, SeedOutcome, SetSize,
-    SplitScore, TrialScore,
+    Backtest, BacktestOptions, EstimateScore, Observe, PolicyScore, Report, SeedOutcome, SetSize, SplitScore,
+    TrialScore,
 };
 use pillion_pairing::files::{self, FileOptions, Measured};
 use rayon::prelude::*;
