@@ -222,8 +222,9 @@ pub struct PolicyConfig {
     #[schemars(range(min = 0.0, max = 86400.0), extend("x-unit" = "seconds"))]
     pub solo_seconds_min: f64,
     /// What becomes of the first run of a workload. "alone": it has its device to itself until it ends. "host": once it was measured
-    /// alone for first_run_seconds_min and is steady, known jobs may join it, with a promise like everybody's. A quarter of
-    /// new jobs costs a third of what sharing saves under "alone".
+    /// alone for first_run_seconds_min, is steady and counts its progress, known jobs may join it, with a promise like everybody's;
+    /// only where watch is "act" in every partition of the pool. A quarter of new jobs costs a third of what sharing saves
+    /// under "alone".
     #[schemars(with = "String", extend("enum" = ["alone", "host"]))]
     pub first_runs: FirstRuns,
     /// Seconds that a first run is measured alone before anybody may join it, where first_runs is "host".

@@ -21,6 +21,8 @@ pub enum Reason {
     FirstRun,
     /// The first run of its workload is still being measured, or is not steady: nobody may join it yet.
     FirstRunUnsettled,
+    /// The first run of its workload writes no progress counter: nobody could look after its promise.
+    FirstRunUncounted,
     /// Starts alone: its workload was measured on this device model, but for a moment only.
     MeasuredTooBriefly,
     /// Starts alone: its user owes runs alone, because a job of his was not as it was known, or broke a promise.
@@ -76,6 +78,9 @@ impl Reason {
             Self::UnknownWorkload => "the workload has not been measured on this device model yet",
             Self::FirstRun => "it is the workload's first run on this device model, and is measured first",
             Self::FirstRunUnsettled => "the first run of a workload is still being measured there",
+            Self::FirstRunUncounted => {
+                "the first run of a workload is there, and without a progress counter nobody can look after its promise"
+            }
             Self::MeasuredTooBriefly => "the workload was measured on this device model for too short a time",
             Self::OwesRuns => {
                 "its user owes runs alone: a job of his did far more than it was let in for, or broke a promise"
@@ -129,6 +134,9 @@ impl Reason {
             Self::OutlivesHost => "it would end after its host while others wait for a whole device",
             Self::FirstRun => "its first run on this device model is measured first",
             Self::FirstRunUnsettled => "its first run is still being measured, or is not steady yet",
+            Self::FirstRunUncounted => {
+                "its first run writes no progress counter, by which its promise could be followed"
+            }
             Self::MeasuredTooBriefly => "one of the two was measured for too short a time",
             Self::OwesRuns => "the user of one of the two owes runs alone",
             Self::MeasuredAlone => "its user has it measured alone",
@@ -165,6 +173,7 @@ impl Reason {
             | Self::UnknownWorkload
             | Self::FirstRun
             | Self::FirstRunUnsettled
+            | Self::FirstRunUncounted
             | Self::MeasuredTooBriefly
             | Self::OwesRuns
             | Self::MeasuredAlone

@@ -17,7 +17,7 @@ use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use pillion_auth::Refusals;
 use pillion_core::heartbeat::Mode;
 use pillion_core::invariant::Violation;
-use pillion_core::{Clock, GresType, JobStart, NodeName, SlurmJobId, UnixTime, report};
+use pillion_core::{Clock, GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId, report};
 use pillion_doors::TurnedAway;
 use pillion_pairing::{FirstRun, Policy, Reason};
 use pillion_slurm::{Privacy, Slurm, SlurmVersion};
@@ -123,6 +123,8 @@ pub struct Board {
     pub steadfast: BTreeSet<JobStart>,
     /// What was measured of each tenant's sharing while he was there.
     pub strains: BTreeMap<JobStart, Strain>,
+    /// When a job of another was last sent away on this user's word alone.
+    pub believed: BTreeMap<UserId, UnixTime>,
     /// First runs that others may join one day, as far as they were measured.
     pub first_runs: BTreeMap<JobStart, Arc<FirstRunSeen>>,
     /// Violations seen since we started.

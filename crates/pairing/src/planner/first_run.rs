@@ -51,6 +51,11 @@ pub fn may_be_joined(first: &FirstRun, policy: &Policy) -> Result<(), Reason> {
     if first.profile.process_count_peak > 1 {
         return Err(Reason::SeveralProcesses);
     }
+    // Minutes foretell less than runs: only beside a host whose speed can be read is a promise that breaks seen.
+    if first.profile.throughput_per_second.is_none() && first.measured_seconds >= policy.first_run_seconds_min
+    {
+        return Err(Reason::FirstRunUncounted);
+    }
     let is_long_enough =
         first.measured_seconds >= policy.first_run_seconds_min && first.sample_count >= SAMPLES_MIN;
     // What was not measured is not steady.

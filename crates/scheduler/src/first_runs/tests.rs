@@ -171,8 +171,8 @@ impl World {
 #[test]
 fn the_board_says_since_when_it_may_be_joined_and_forgets_it_when_it_is_over() {
     let world = World::new(host_policy());
-    for second in (0..400).step_by(2) {
-        world.look(second, vec![usage(7, 8, None)]);
+    for second in (0..400_u32).step_by(2) {
+        world.look(u64::from(second), vec![usage(7, 8, Some(f64::from(second)))]);
     }
     assert_eq!(world.joinable_since(), Some(at(NOW + 300)));
     let before = world.context.board().first_runs[&start(7)].clone();

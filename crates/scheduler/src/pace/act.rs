@@ -3,7 +3,7 @@
 
 use super::estimate::Estimate;
 use super::follow::{Followed, Sharing, Told};
-use super::guest::{Case, Rest, Stays, guest, stays};
+use super::guest::{Case, Rest, Stays, Word, guest, stays};
 use super::{is_trial, sent};
 use crate::context::Context;
 use crate::credit::Place;
@@ -17,6 +17,9 @@ use pillion_core::event::EventKind;
 use pillion_core::{JobStart, UnixTime};
 use pillion_slurm::Job;
 use tracing::warn;
+
+/// How long nobody else is sent away on the word of a user on which somebody was.
+const BELIEVED_AGAIN_SECONDS: f64 = 3600.0;
 
 /// One device with its tenants, as it is now.
 pub(super) struct Shared<'a> {
@@ -49,13 +52,14 @@ pub(super) async fn see_to(context: &Context, shared: &Shared<'_>) -> Result<Vec
     if watch != Watch::Act || !context.is_active() {
         return Ok(told);
     }
-    let worst = broken.iter().map(|one| (one, case(context, shared, one, (guest, job))));
-    // Where one of them lets it go, it goes.
-    let mut worst: Vec<_> = worst.map(|(_, case)| stays(&case)).collect();
-    worst.sort();
-    let stays = match worst.first() {
-        Some(None) => send_back(context, shared, guest).await?,
-        Some(Some(why)) => Some(*why),
+    // Where one of them lets it go, it goes; rather by what is certain than by somebody's word.
+    let verdicts = broken.iter().map(|one| {
+        let case = case(context, shared, one, (guest, job));
+        (stays(&case), case.word == Word::Believed, one.0)
+    });
+    let stays = match verdicts.min() {
+        Some((None, is_word, whose)) => send_back(context, shared, guest, is_word.then_some(whose)).await?,
+        Some((Some(why), ..)) => Some(why),
         None => None,
     };
     if let Some(why) = stays {
@@ -65,11 +69,13 @@ pub(super) async fn see_to(context: &Context, shared: &Shared<'_>) -> Result<Vec
     Ok(told)
 }
 
-/// Intends that the guest is started again; gives why it stays all the same.
+/// Intends that the guest is started again; gives why it stays all the same. `on_word_of`: another user's job, whose counter alone
+/// says so.
 async fn send_back(
     context: &Context,
     shared: &Shared<'_>,
     guest: &Member,
+    on_word_of: Option<JobStart>,
 ) -> Result<Option<Stays>, TickError> {
     let (start, node) = (guest.plan.start, &shared.place.0);
     let open = context.store.open_requeues().await?;
@@ -83,6 +89,9 @@ async fn send_back(
     let (requeue, event) = sent::sent_back(guest, node, context.now(), is_trial(shared.tenants));
     if !context.store.intend_requeue(&requeue, &event).await? {
         return Ok(Some(Stays::Once));
+    }
+    if let Some(host) = on_word_of.and_then(|whose| member_of(shared, whose)) {
+        context.board_mut().believed.insert(host.plan.uid, context.now());
     }
     warn!(%start, %node, "{}", event.detail);
     context.tally.event(&EventKind::SentBack);
@@ -127,19 +136,42 @@ fn case(
     (start, estimate): &(JobStart, Estimate),
     (guest, job): (&Member, &Job),
 ) -> Case {
-    let slowed = shared.tenants.iter().map(|(_, member)| *member).find(|member| member.plan.start == *start);
-    let slowed = slowed.unwrap_or(guest);
+    let slowed = member_of(shared, *start).unwrap_or(guest);
     let runs = |member: &Member| shared.sharing.tenant(member.plan.start).map_or(0, Followed::run_count);
     let strained = context.board().strains.get(&guest.plan.start).is_some_and(Strain::bears_out);
+    let word = if slowed.plan.uid == guest.plan.uid {
+        Word::Own
+    } else if strained && runs(guest) < runs(slowed) {
+        Word::BorneOut
+    } else if is_believed(context, slowed, estimate) {
+        Word::Believed
+    } else {
+        Word::OfAnother
+    };
     Case {
         ground: estimate.ground,
-        is_one_user: slowed.plan.uid == guest.plan.uid,
-        is_borne_out: strained && runs(guest) < runs(slowed),
+        word,
         comes_back: comes_back_alone(job),
         guest: rest(context.now(), shared, guest),
         slowed: rest(context.now(), shared, slowed),
         restart_seconds: context.settings.pace.restart_seconds,
     }
+}
+
+fn member_of<'a>(shared: &Shared<'a>, start: JobStart) -> Option<&'a Member> {
+    shared.tenants.iter().map(|(_, member)| *member).find(|member| member.plan.start == start)
+}
+
+/// Whether the word of a first run's user is enough to send another's job away. A guest came to it by minutes of measurement, and
+/// nothing else could show that its promise breaks; so it is taken at the first reading, when a guest loses minutes at most,
+/// and of one user once an hour: whoever makes it up harms one job a little, and gains a device that he had to himself before.
+fn is_believed(context: &Context, slowed: &Member, estimate: &Estimate) -> bool {
+    let board = context.board();
+    let is_first_reading = estimate.seconds < context.settings.pace.steady_seconds;
+    let believed_at = board.believed.get(&slowed.plan.uid);
+    board.first_runs.contains_key(&slowed.plan.start)
+        && is_first_reading
+        && believed_at.is_none_or(|at| context.now().seconds_since(*at) >= BELIEVED_AGAIN_SECONDS)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "time limits are far below 2^53 seconds")]

@@ -82,16 +82,26 @@ impl Rest {
     }
 }
 
+/// Whose word it is that a promise is being broken: how fast a counter counts is its user's to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    /// The one whose promise it is and the guest are one user's.
+    Own,
+    /// What agents measured of the guest, or of its device while it was there, says that it is not as it was known; and it is
+    /// known less than the other.
+    BorneOut,
+    /// Another user's alone, of a first run, and it is believed this once (`act::is_believed`).
+    Believed,
+    /// Another user's alone.
+    OfAnother,
+}
+
 /// A promise that is being broken, and its guest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Case {
     /// By what it is known.
     pub(super) ground: Ground,
-    /// The one whose promise it is and the guest are one user's.
-    pub(super) is_one_user: bool,
-    /// What agents measured of the guest, or of its device while it was there, says that it is not as it was known; and it is
-    /// known less than the other.
-    pub(super) is_borne_out: bool,
+    pub(super) word: Word,
     /// Its mark is there by which its own request is put back.
     pub(super) comes_back: bool,
     pub(super) guest: Rest,
@@ -106,8 +116,7 @@ pub(super) fn stays(case: &Case) -> Option<Stays> {
     if case.ground == Ground::Activity {
         return Some(Stays::NoCounter);
     }
-    // How fast a counter counts is its user's to say.
-    if !case.is_one_user && !case.is_borne_out {
+    if case.word == Word::OfAnother {
         return Some(Stays::WordOfAnother);
     }
     if !case.comes_back {
@@ -166,8 +175,7 @@ mod tests {
     };
     const CASE: Case = Case {
         ground: Ground::Counter,
-        is_one_user: true,
-        is_borne_out: false,
+        word: Word::Own,
         comes_back: true,
         guest: REST,
         slowed: REST,
@@ -178,9 +186,10 @@ mod tests {
     fn a_guest_goes_back_where_nothing_speaks_against_it() {
         assert_eq!(stays(&CASE), None);
         assert_eq!(stays(&Case { ground: Ground::Activity, ..CASE }), Some(Stays::NoCounter));
-        let of_another = Case { is_one_user: false, ..CASE };
-        assert_eq!(stays(&of_another), Some(Stays::WordOfAnother));
-        assert_eq!(stays(&Case { is_borne_out: true, ..of_another }), None);
+        assert_eq!(stays(&Case { word: Word::OfAnother, ..CASE }), Some(Stays::WordOfAnother));
+        for word in [Word::BorneOut, Word::Believed] {
+            assert_eq!(stays(&Case { word, ..CASE }), None);
+        }
         assert_eq!(stays(&Case { comes_back: false, ..CASE }), Some(Stays::Overwritten));
     }
 

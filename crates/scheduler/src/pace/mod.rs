@@ -23,6 +23,7 @@ use act::{Shared, see_to};
 use follow::{Readings, Sharing, Told};
 use pillion_config::Watch;
 use pillion_core::JobStart;
+use pillion_core::profile::WorkloadProfile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -134,14 +135,24 @@ impl Pace {
         let profiles = by_workload(&stored);
         let readings = self.context.settings.pace.readings();
         for place in new {
-            let known = shared[place].iter().map(|(decision, member)| {
-                let profile = profiles.get(&(&member.plan.workload, decision.device_model.as_str()));
-                (*member, profile.copied())
+            let so_far: Vec<Option<WorkloadProfile>> =
+                shared[place].iter().map(|(_, member)| self.so_far(member.plan.start)).collect();
+            let known = shared[place].iter().zip(&so_far).map(|((decision, member), so_far)| {
+                let stored = profiles.get(&(&member.plan.workload, decision.device_model.as_str()));
+                (*member, stored.copied().or(so_far.as_ref()))
             });
             let sharing = Sharing::of(&known.collect::<Vec<_>>(), is_trial(&shared[place]), &readings);
             self.lock().insert(place.clone(), sharing);
         }
         Ok(())
+    }
+
+    /// What a first run did before it was joined. It is held against itself: its speed alone is off by no more than it went up
+    /// and down by itself, and not by what runs differ.
+    fn so_far(&self, start: JobStart) -> Option<WorkloadProfile> {
+        let board = self.context.board();
+        let first = &board.first_runs.get(&start)?.first;
+        Some(WorkloadProfile { duration_variation_fraction: first.drift_fraction, ..first.profile.clone() })
     }
 
     /// What is left undone is done at the next tick.

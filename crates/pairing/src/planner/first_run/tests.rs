@@ -15,7 +15,11 @@ fn host_policy() -> Policy {
 /// Of a job that uses a tenth of the units, after six minutes.
 fn seen() -> FirstRun {
     FirstRun {
-        profile: WorkloadProfile { run_count: 0, ..profile("new", 0.1, 0.05, 8) },
+        profile: WorkloadProfile {
+            run_count: 0,
+            throughput_per_second: Some(10.0),
+            ..profile("new", 0.1, 0.05, 8)
+        },
         measured_seconds: 360.0,
         sample_count: 180,
         activity_error_fraction: Some(0.02),
@@ -135,6 +139,21 @@ fn no_first_run_joins_another() {
 fn several_processes_are_joined_by_nobody() {
     let several = FirstRun { profile: WorkloadProfile { process_count_peak: 2, ..seen().profile }, ..seen() };
     assert_eq!(may_be_joined(&several, &host_policy()), Err(Reason::SeveralProcesses));
+}
+
+#[test]
+fn whose_speed_nobody_can_read_is_joined_by_nobody_and_told_why() {
+    let mute = |measured_seconds| FirstRun {
+        profile: WorkloadProfile { throughput_per_second: None, ..seen().profile },
+        measured_seconds,
+        ..seen()
+    };
+    assert_eq!(may_be_joined(&mute(360.0), &host_policy()), Err(Reason::FirstRunUncounted));
+    assert_eq!(
+        may_be_joined(&mute(200.0), &host_policy()),
+        Err(Reason::FirstRunUnsettled),
+        "it may yet begin"
+    );
 }
 
 #[test]
