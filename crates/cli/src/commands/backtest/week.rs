@@ -36,6 +36,7 @@ pub(super) fn make(
             Switch::Off => Recurrence::Unknown,
         },
         watch: args.watch.then(Watch::default),
+        trials: args.trial_policy(),
     };
     let week = Week::new(&measured.profiles, &measured.observations, &measured.device_model, options)
         .map_err(|error| CliError::Data(format!("{}: {error}", args.pairs.display())))?;

@@ -2,13 +2,18 @@
 //! was seen is learnt before the next choice. Every cost is charged in device hours: the host's slowing, the guest's
 //! work done for nothing, its restart, and two that do not fit.
 
+mod record;
+mod scene;
 mod site;
 
-use super::Backtest;
 use super::draw::{Part, Queue};
 use super::score::Tally;
+use super::{Backtest, ours};
 use crate::history::Observation;
+use crate::policy::Policy;
 use crate::trials::TrialPolicy;
+use rand_chacha::ChaCha8Rng;
+pub(super) use scene::{Begins, Played, Scene};
 use site::Site;
 
 /// What came of the trials of one queue.
@@ -35,5 +40,21 @@ pub(super) fn replay(
     seed: u64,
 ) -> (Tally, TrialTally) {
     let rng = Part::Trials(queue.jobs.len()).of_seed(seed);
-    Site::new(backtest, queue, known, policy, rng).played_out()
+    let scene = Scene {
+        truth: backtest.truth(),
+        profiles: backtest.profiles,
+        policy: Policy { trials: Some(policy), ..ours::policy(backtest) },
+        trial: policy,
+        view: ours::view(backtest, queue),
+        jobs: queue.jobs.iter().map(|workload| (*workload, Begins::Waits)).collect(),
+        known,
+        verdicts: Vec::new(),
+    };
+    let played = play(scene, rng);
+    (played.tally, played.trials)
+}
+
+/// Plays a scene until every job has ended.
+pub(super) fn play(scene: Scene<'_>, rng: ChaCha8Rng) -> Played {
+    Site::new(scene, rng).played_out()
 }

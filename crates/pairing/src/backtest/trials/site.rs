@@ -1,10 +1,11 @@
 //! The site that is played out: every job may have a device of its own, all start at once, time goes from event to event.
 
 use super::TrialTally;
-use crate::backtest::draw::{Queue, observe};
+use super::record::record_of;
+use super::scene::{Begins, Played, Scene};
+use crate::backtest::draw::observe;
 use crate::backtest::score::{self, Tally, UNFIT_HOURS_LOST, as_float};
 use crate::backtest::truth::Truth;
-use crate::backtest::{Backtest, ours};
 use crate::history::Observation;
 use crate::model::{Learned, TrainOptions, train};
 use crate::plan::Pairing;
@@ -12,9 +13,9 @@ use crate::planner::candidates::trial::WATCH_MARGIN_FRACTION;
 use crate::planner::plan;
 use crate::policy::Policy;
 use crate::trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict};
-use crate::view::{ClusterView, DeviceView, Tenant, WaitingJob};
+use crate::view::{ClusterView, DeviceView, FirstRun, ProfileBook, Tenant, WaitingJob};
 use pillion_core::share::Sharing;
-use pillion_core::{DecisionId, Fraction, GresType, Shards, UnixTime, UserId};
+use pillion_core::{DecisionId, Fraction, GresType, Shards, UnixTime, WorkloadKey};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,8 +30,16 @@ const TOGETHER_SECONDS: f64 = 1e-6;
 /// A pair within the bounds is taken apart only where it is seen to be this much slower than promised: more than noise.
 const BREACH_FRACTION: f64 = 0.06;
 
+/// Where a job was at the beginning.
+enum Met {
+    Waiting,
+    /// It ran for the first time, and this was seen of it; absent = nobody may join it.
+    Running(Option<Box<FirstRun>>),
+}
+
 struct Job {
     workload: usize,
+    met: Met,
     left_seconds: f64,
     started_at: Option<f64>,
     /// Until then it starts again and makes no progress.
@@ -66,9 +75,9 @@ struct Device {
     pair: Option<Pair>,
 }
 
-pub(super) struct Site<'s, 'a> {
-    backtest: &'s Backtest<'a>,
+pub(super) struct Site<'s> {
     truth: &'s Truth,
+    profiles: &'s ProfileBook,
     policy: Policy,
     trial: TrialPolicy,
     rng: ChaCha8Rng,
@@ -89,54 +98,66 @@ pub(super) struct Site<'s, 'a> {
     trials: TrialTally,
 }
 
-impl<'s, 'a> Site<'s, 'a> {
-    pub(super) fn new(
-        backtest: &'s Backtest<'a>,
-        queue: &Queue,
-        known: Vec<Observation>,
-        trial: TrialPolicy,
-        rng: ChaCha8Rng,
-    ) -> Self {
-        let truth = backtest.truth();
-        let jobs: Vec<Job> = queue
-            .jobs
-            .iter()
-            .map(|workload| Job {
-                workload: *workload,
-                left_seconds: JOB_SECONDS,
-                started_at: None,
-                idle_until: 0.0,
-                has_gone_back: false,
-                has_shared: false,
-                is_broken: false,
-                ended_at: 0.0,
-            })
-            .collect();
-        let record = record_of(backtest, &known);
-        Self {
-            backtest,
+impl<'s> Site<'s> {
+    pub(super) fn new(scene: Scene<'s>, rng: ChaCha8Rng) -> Self {
+        let Scene { truth, profiles, policy, trial, view, jobs, known, verdicts } = scene;
+        let mut site = Self {
             truth,
-            policy: Policy { trials: Some(trial), ..ours::policy(backtest) },
+            profiles,
+            record: record_of(truth, &known, speed_min(&policy)),
+            policy,
             trial,
             rng,
-            model: train(backtest.profiles, &known, &TrainOptions::default()),
+            model: train(profiles, &known, &TrainOptions::default()),
             known,
-            verdicts: Vec::new(),
-            record,
-            view: ours::view(backtest, queue),
-            waiting: (0..jobs.len()).collect(),
+            verdicts,
+            view,
+            waiting: BTreeSet::new(),
             tally: Tally { jobs: jobs.len(), ..Tally::default() },
-            jobs,
+            jobs: Vec::new(),
             devices: Vec::new(),
             now: 0.0,
             busy_seconds: 0.0,
             forfeited_seconds: 0.0,
             trials: TrialTally::default(),
+        };
+        for (workload, begins) in jobs {
+            site.meet(workload, begins);
         }
+        site
+    }
+
+    fn meet(&mut self, workload: usize, begins: Begins) {
+        let number = self.jobs.len();
+        let mut job = Job {
+            workload,
+            met: Met::Waiting,
+            left_seconds: JOB_SECONDS,
+            started_at: None,
+            idle_until: 0.0,
+            has_gone_back: false,
+            has_shared: false,
+            is_broken: false,
+            ended_at: 0.0,
+        };
+        match begins {
+            Begins::Waits => {
+                self.waiting.insert(number);
+            }
+            Begins::Runs { for_seconds, seen } => {
+                job.met = Met::Running(seen);
+                job.left_seconds -= for_seconds;
+                job.started_at = Some(-for_seconds);
+                self.busy_seconds += for_seconds;
+                let seats = vec![Seat { job: number, cap: None }];
+                self.devices.push(Device { seats, pair: None });
+            }
+        }
+        self.jobs.push(job);
     }
 
     /// Plays until every job has ended.
-    pub(super) fn played_out(mut self) -> (Tally, TrialTally) {
+    pub(super) fn played_out(mut self) -> Played {
         loop {
             if !self.waiting.is_empty() {
                 self.start();
@@ -145,7 +166,7 @@ impl<'s, 'a> Site<'s, 'a> {
             self.advance(next);
             self.end_jobs();
             if self.read_pairs() {
-                self.model = train(self.backtest.profiles, &self.known, &TrainOptions::default());
+                self.model = train(self.profiles, &self.known, &TrainOptions::default());
             }
         }
         self.scored()
@@ -297,7 +318,7 @@ impl<'s, 'a> Site<'s, 'a> {
             self.trials.hours_lost -= pair.saved_seconds / 3600.0;
             return;
         }
-        let speed_min = self.backtest.speed_min();
+        let speed_min = speed_min(&self.policy);
         let mut is_broken = false;
         for (seat, speed) in self.devices[place].seats.iter().zip(pair.speeds.unwrap_or_default()) {
             if !score::keeps_one(speed, speed_min) {
@@ -324,26 +345,42 @@ impl<'s, 'a> Site<'s, 'a> {
             let (combination, is_trial) = (pair.combination, pair.is_trial);
             let seen = observe(self.truth, combination, &mut self.rng);
             let speeds: Option<Vec<f64>> = seen.tenants.iter().map(|tenant| tenant.speed_fraction).collect();
-            self.learn(combination, seen);
+            self.learn(place, combination, seen);
             self.judge(place, is_trial, speeds);
         }
         has_learnt
     }
 
-    fn learn(&mut self, combination: usize, seen: Observation) {
+    fn learn(&mut self, place: usize, combination: usize, mut seen: Observation) {
         let truth = &self.truth.combinations[combination];
-        let [a, b] = truth.workloads.map(|at| self.truth.workloads[at].clone());
+        let mut keys: Vec<WorkloadKey> =
+            self.devices[place].seats.iter().map(|seat| self.key(seat.job).clone()).collect();
+        // In the order of the combination, which its first workload tells; of two alike either will do but for their caps.
+        let first = self.devices[place].seats[0];
+        if (self.jobs[first.job].workload, first.cap) != (truth.workloads[0], truth.caps[0]) {
+            keys.reverse();
+        }
+        for (tenant, key) in seen.tenants.iter_mut().zip(&keys) {
+            tenant.workload = key.clone();
+        }
         let speeds = seen.tenants.iter().map(|tenant| tenant.speed_fraction).collect::<Option<Vec<f64>>>();
         let speeds = speeds.and_then(|speeds| speeds.try_into().ok());
-        let (model, tenants) = (self.truth.device_model.clone(), [(a, truth.caps[0]), (b, truth.caps[1])]);
-        self.verdicts.push(TrialVerdict::new(model, self.truth.mechanism, tenants, speeds));
+        if let Ok([a, b]) = <[WorkloadKey; 2]>::try_from(keys) {
+            let tenants = [(a, truth.caps[0]), (b, truth.caps[1])];
+            let model = self.truth.device_model.clone();
+            self.verdicts.push(TrialVerdict::new(model, self.truth.mechanism, tenants, speeds));
+        }
         self.known.push(seen);
-        self.record = record_of(self.backtest, &self.known);
+        self.record = record_of(self.truth, &self.known, speed_min(&self.policy));
+    }
+
+    fn key(&self, job: usize) -> &WorkloadKey {
+        &self.view.waiting[job].workload
     }
 
     fn judge(&mut self, place: usize, is_trial: bool, speeds: Option<Vec<f64>>) {
         let margin = if is_trial { WATCH_MARGIN_FRACTION } else { -BREACH_FRACTION };
-        let least = self.backtest.speed_min() * (1.0 + margin);
+        let least = speed_min(&self.policy) * (1.0 + margin);
         let guest = self.devices[place].seats[1].job;
         match speeds {
             None => {
@@ -373,16 +410,21 @@ impl<'s, 'a> Site<'s, 'a> {
 
     /// What the planner sees: who waits, who runs alone, and the book. And of each group the device.
     fn snapshot(&self) -> (ClusterView, Vec<usize>) {
+        let may_be_joined = |device: &Device| match device.seats[..] {
+            [seat] => !matches!(self.jobs[seat.job].met, Met::Running(None)),
+            _ => false,
+        };
         let hosts: Vec<usize> =
-            (0..self.devices.len()).filter(|place| self.devices[*place].seats.len() == 1).collect();
+            (0..self.devices.len()).filter(|place| may_be_joined(&self.devices[*place])).collect();
         let mut devices: Vec<DeviceView> = Vec::new();
         for (group, place) in (0..).zip(&hosts) {
             let seat = self.devices[*place].seats[0];
             let free = &self.view.devices[0];
+            let tenant = self.tenant(seat, group);
             devices.push(DeviceView {
                 gres_type: GresType::new(format!("r{place}")),
-                shards_free: 60,
-                tenants: vec![self.tenant(seat, group)],
+                shards_free: 100 - u32::from(tenant.shards.count()),
+                tenants: vec![tenant],
                 ..free.clone()
             });
         }
@@ -395,9 +437,9 @@ impl<'s, 'a> Site<'s, 'a> {
             waiting
         });
         let open = self.devices.iter().filter_map(|device| {
-            let pair = device.pair.as_ref().filter(|pair| pair.verdict_at.is_some())?;
-            let workloads = self.truth.combinations[pair.combination].workloads;
-            let workloads = workloads.map(|at| self.truth.workloads[at].clone());
+            device.pair.as_ref().filter(|pair| pair.verdict_at.is_some())?;
+            let [a, b] = device.seats[..] else { return None };
+            let workloads = [a, b].map(|seat| self.key(seat.job).clone());
             Some(TrialKind::new(self.truth.device_model.clone(), self.truth.mechanism, workloads))
         });
         let view = ClusterView {
@@ -421,26 +463,32 @@ impl<'s, 'a> Site<'s, 'a> {
     fn tenant(&self, seat: Seat, group: u64) -> Tenant {
         let (job, waiting) = (&self.jobs[seat.job], &self.view.waiting[seat.job]);
         let left = Duration::from_secs_f64(job.left_seconds.max(1.0));
+        let first_run = match &job.met {
+            Met::Waiting => None,
+            Met::Running(seen) => seen.clone(),
+        };
         Tenant {
-            first_run: None,
             job_id: waiting.start.job_id,
-            uid: UserId(1000),
+            uid: waiting.uid,
             account: String::new(),
             workload: Some(waiting.workload.clone()),
             group: Some(DecisionId(group)),
             is_running: true,
             sharing: Sharing::by(self.truth.mechanism, seat.cap, None),
-            shards: Shards::try_new(40).unwrap_or(Shards::ALL),
+            shards: Shards::try_new(if first_run.is_some() { 50 } else { 40 }).unwrap_or(Shards::ALL),
             slowdown_ratio_max: waiting.slowdown_ratio_max,
-            memory_bytes: Some(0),
+            memory_bytes: first_run.is_none().then_some(0),
+            first_run,
             time_limit_at: None,
             expected_end_at: Some(UnixTime::from_epoch(0) + left),
         }
     }
 
-    fn scored(mut self) -> (Tally, TrialTally) {
-        let promise = self.backtest.options().slowdown_ratio_max.value();
-        for job in self.jobs.iter().filter(|job| job.has_shared) {
+    fn scored(mut self) -> Played {
+        let promise = self.policy.slowdown_ratio_max.value();
+        let shared = self.jobs.iter().filter(|job| job.has_shared);
+        let joined_count = shared.clone().filter(|job| matches!(job.met, Met::Running(_))).count();
+        for job in shared {
             let slowdown = (job.ended_at - job.started_at.unwrap_or(0.0)) / JOB_SECONDS;
             self.tally.paired += 1;
             self.tally.broken += usize::from(job.is_broken || slowdown > promise);
@@ -448,29 +496,12 @@ impl<'s, 'a> Site<'s, 'a> {
         }
         self.tally.hours_saved = as_float(self.jobs.len()) - self.busy_seconds / 3600.0;
         self.tally.hours_kept = self.tally.hours_saved - self.forfeited_seconds / 3600.0;
-        (self.tally, self.trials)
+        let Self { tally, trials, known, verdicts, .. } = self;
+        Played { tally, trials, joined_count, known, verdicts }
     }
 }
 
-/// How what was observed on the device fared, each combination once.
-fn record_of(backtest: &Backtest<'_>, known: &[Observation]) -> TrialRecord {
-    let truth = backtest.truth();
-    let here = known
-        .iter()
-        .filter(|seen| seen.device_model == truth.device_model && seen.mechanism() == truth.mechanism);
-    let (mut seen_count, mut held_count) = (0, 0);
-    for seen in here {
-        let speeds: Option<Vec<f64>> = seen.tenants.iter().map(|tenant| tenant.speed_fraction).collect();
-        let has_held = speeds
-            .filter(|_| seen.fits)
-            .is_some_and(|speeds| speeds.iter().all(|speed| score::keeps_one(*speed, backtest.speed_min())));
-        seen_count += 1;
-        held_count += u32::from(has_held);
-    }
-    TrialRecord {
-        device_model: truth.device_model.clone(),
-        mechanism: truth.mechanism,
-        seen_count,
-        held_count,
-    }
+/// The speed below which a promise is broken.
+fn speed_min(policy: &Policy) -> f64 {
+    policy.slowdown_ratio_max.value().recip()
 }

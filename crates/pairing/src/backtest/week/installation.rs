@@ -1,6 +1,7 @@
 //! Pillion as it would be installed: it remembers what it saw, plans with what it knows, and is told what came of it.
 
 use super::super::draw::observe;
+use super::super::trials::{Played, Scene, play};
 use super::calendar::{Calendar, OBSERVED_STREAM, Round};
 use super::outcome::{Sharing, Tally};
 use super::round::{self, PROFILE_SO_FAR_ERROR_FRACTION};
@@ -9,6 +10,8 @@ use crate::history::Observation;
 use crate::model::{Learned, TrainOptions, train};
 use crate::plan::{Pairing, Plan};
 use crate::planner::plan;
+use crate::policy::Policy;
+use crate::trials::{TrialPolicy, TrialVerdict};
 use crate::view::{ClusterView, ProfileBook};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{Fraction, WorkloadKey};
@@ -61,6 +64,7 @@ pub(super) struct Installation<'w, 'a> {
     week: &'w Week<'a>,
     names: Names,
     history: Vec<Observation>,
+    verdicts: Vec<TrialVerdict>,
     rng: ChaCha8Rng,
 }
 
@@ -74,7 +78,7 @@ impl<'w, 'a> Installation<'w, 'a> {
     pub(super) fn new(week: &'w Week<'a>, calendar: &Calendar, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(OBSERVED_STREAM);
-        Self { week, names: Names::new(week, calendar), history: Vec::new(), rng }
+        Self { week, names: Names::new(week, calendar), history: Vec::new(), verdicts: Vec::new(), rng }
     }
 
     /// Plans a round with what was learnt before it, and learns from what came of it.
@@ -84,6 +88,9 @@ impl<'w, 'a> Installation<'w, 'a> {
         let mut tally = Tally::of_jobs(&workloads.collect::<Vec<_>>());
         let seen = round.names.iter().copied().filter(is_first).collect::<Vec<_>>();
         let seen = seen.into_iter().map(|name| (name, self.so_far(name))).collect();
+        if let Some(trial) = self.week.options.trials {
+            return self.played(round, &seen, trial);
+        }
         let view = round::view(self.week, round, &self.names, &seen);
         let plan = plan(&view, &self.model(round), &round::policy(self.week, round, &self.names));
         let (started, unmeasured) = self.started(&view, &plan);
@@ -97,6 +104,44 @@ impl<'w, 'a> Installation<'w, 'a> {
             self.history.push(seen);
         }
         tally
+    }
+
+    /// The same round played out, with trials: who breaks a promise is taken apart, and what was seen is planned with at once.
+    fn played(
+        &mut self,
+        round: &Round,
+        seen: &BTreeMap<usize, WorkloadProfile>,
+        trial: TrialPolicy,
+    ) -> Tally {
+        let (week, names) = (self.week, &self.names);
+        let known = ProfileBook::from(names.profiles[..round.known_count].to_vec());
+        let policy = Policy { trials: Some(trial), ..round::policy(week, round, names) };
+        let scene = Scene {
+            truth: &week.truth,
+            profiles: &known,
+            policy,
+            trial,
+            view: round::scene_view(week, round, names),
+            jobs: round::scene_jobs(week, round, names, seen),
+            known: std::mem::take(&mut self.history),
+            verdicts: std::mem::take(&mut self.verdicts),
+        };
+        let Played { tally, trials, joined_count, known, verdicts } =
+            play(scene, ChaCha8Rng::from_rng(&mut self.rng));
+        (self.history, self.verdicts) = (known, verdicts);
+        let is_first = |name: &&usize| **name >= round.known_count;
+        Tally {
+            jobs: tally.jobs,
+            paired: tally.paired,
+            broken: tally.broken,
+            sent_back: trials.went_back,
+            unfit: tally.unfit,
+            first_runs: round.names.iter().filter(is_first).count(),
+            first_runs_joined: joined_count,
+            unmeasured: tally.unmeasured,
+            hours_saved: tally.hours_saved,
+            hours_kept: tally.hours_kept,
+        }
     }
 
     /// Trained on all that was observed so far.
@@ -118,7 +163,15 @@ impl<'w, 'a> Installation<'w, 'a> {
         }
         // How fast it is under caps nobody has seen.
         let throughput_per_second_at_cap = [None; 9];
-        WorkloadProfile { metrics, throughput_per_second_at_cap, run_count: 0, ..profile.clone() }
+        // Every job here counts its progress; in which unit does not matter.
+        let throughput_per_second = profile.throughput_per_second.or(Some(1.0));
+        WorkloadProfile {
+            metrics,
+            throughput_per_second,
+            throughput_per_second_at_cap,
+            run_count: 0,
+            ..profile.clone()
+        }
     }
 
     /// What a plan starts together, and how many of its pairs nobody measured.

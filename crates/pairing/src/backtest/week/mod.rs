@@ -25,6 +25,7 @@ use super::BacktestError;
 use super::truth::Truth;
 use crate::history::Observation;
 use crate::policy::FirstRuns;
+use crate::trials::TrialPolicy;
 use crate::view::ProfileBook;
 use calendar::Calendar;
 use installation::Installation;
@@ -87,6 +88,8 @@ pub struct WeekOptions {
     pub recurrence: Recurrence,
     /// Whether pairs that break a promise are taken apart.
     pub watch: Option<Watch>,
+    /// How pairs outside the bounds are tried, under a watch of their own; absent = they are not.
+    pub trials: Option<TrialPolicy>,
 }
 
 /// Measured pairs, ready for weeks.

@@ -9,6 +9,7 @@ use super::{
     DAYS, FIRST_RUN_ALONE_HOURS, POLICIES, ROUNDS_PER_DAY, Recurrence, Watch, Week, WeekOutcome, WeekPolicy,
 };
 use crate::policy::FirstRuns;
+use crate::trials::TrialPolicy;
 use serde::Serialize;
 
 /// The whole answer.
@@ -47,6 +48,8 @@ pub struct WeekProtocol {
     pub recurrence: Recurrence,
     /// How pairs were taken apart that broke a promise; `null` = they were not.
     pub watch: Option<Watch>,
+    /// How pairs outside the bounds were tried; `null` = they were not.
+    pub trials: Option<TrialPolicy>,
 }
 
 /// How a policy fared on one day.
@@ -115,6 +118,7 @@ pub(super) fn report(week: &Week<'_>, outcomes: &[WeekOutcome]) -> WeekReport {
             first_run_alone_hours: FIRST_RUN_ALONE_HOURS,
             recurrence: options.recurrence,
             watch: options.watch,
+            trials: options.trials,
         },
         set: SetSize::of(&week.truth),
         days,

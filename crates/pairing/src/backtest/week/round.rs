@@ -1,6 +1,7 @@
 //! One round as the planner sees it: jobs of known names wait, each with a device of its own if it needs one; those that run for
 //! the first time began some minutes before, each on its own device.
 
+use super::super::trials::Begins;
 use super::super::truth::Truth;
 use super::calendar::Round;
 use super::installation::Names;
@@ -86,6 +87,44 @@ pub(super) fn view(
     }
 }
 
+/// All jobs of a round as if they waited, each with a free device: what [`super::super::trials`] plays out.
+pub(super) fn scene_view(week: &Week<'_>, round: &Round, names: &Names) -> ClusterView {
+    let known: BTreeSet<usize> =
+        round.names.iter().copied().filter(|name| *name < round.known_count).collect();
+    let book: Vec<WorkloadProfile> = known.into_iter().map(|name| names.profiles[name].clone()).collect();
+    let jobs = (0..).zip(&round.names);
+    ClusterView {
+        trials: TrialBook::default(),
+        revision: Revision(0),
+        taken_at: UnixTime::from_epoch(0),
+        nodes: vec![NodeView::boundless(NODE)],
+        devices: jobs.clone().map(|(at, _)| device(&week.truth, at, Vec::new())).collect(),
+        waiting: jobs.map(|(at, name)| job(week, &names.profiles[*name], at)).collect(),
+        alone_claims: Vec::new(),
+        profiles: ProfileBook::from(book),
+    }
+}
+
+/// How these jobs are met.
+pub(super) fn scene_jobs(
+    week: &Week<'_>,
+    round: &Round,
+    names: &Names,
+    seen: &BTreeMap<usize, WorkloadProfile>,
+) -> Vec<(usize, Begins)> {
+    let is_host = week.options.first_runs == FirstRuns::Host;
+    let begins = round.names.iter().map(|name| {
+        let begins = if *name < round.known_count {
+            Begins::Waits
+        } else {
+            let so_far = seen.get(name).filter(|_| is_host).map(|so_far| Box::new(seen_of(so_far)));
+            Begins::Runs { for_seconds: FIRST_RUN_ALONE_HOURS * JOB_SECONDS, seen: so_far }
+        };
+        (names.workload_of[*name], begins)
+    });
+    begins.collect()
+}
+
 fn device(truth: &Truth, at: u32, tenants: Vec<Tenant>) -> DeviceView {
     let taken: u32 = tenants.iter().map(|tenant| u32::from(tenant.shards.count())).sum();
     DeviceView {
@@ -103,16 +142,6 @@ fn device(truth: &Truth, at: u32, tenants: Vec<Tenant>) -> DeviceView {
 
 /// A first run after its first minutes.
 fn first_run(week: &Week<'_>, so_far: &WorkloadProfile, at: u32) -> Tenant {
-    let policy = Policy::default();
-    let first = FirstRun {
-        profile: so_far.clone(),
-        measured_seconds: policy.first_run_seconds_min,
-        sample_count: 150,
-        activity_error_fraction: Some(PROFILE_SO_FAR_ERROR_FRACTION),
-        drift_fraction: Some(0.0),
-        has_memory_settled: true,
-        memory_bytes_declared: Some(0),
-    };
     Tenant {
         job_id: SlurmJobId::plain(FIRST_RUN_ID_MIN + at),
         uid: UserId(1000),
@@ -128,7 +157,19 @@ fn first_run(week: &Week<'_>, so_far: &WorkloadProfile, at: u32) -> Tenant {
         expected_end_at: Some(
             UnixTime::from_epoch(0) + Duration::from_secs_f64(JOB_SECONDS * (1.0 - FIRST_RUN_ALONE_HOURS)),
         ),
-        first_run: Some(Box::new(first)),
+        first_run: Some(Box::new(seen_of(so_far))),
+    }
+}
+
+fn seen_of(so_far: &WorkloadProfile) -> FirstRun {
+    FirstRun {
+        profile: so_far.clone(),
+        measured_seconds: Policy::default().first_run_seconds_min,
+        sample_count: 150,
+        activity_error_fraction: Some(PROFILE_SO_FAR_ERROR_FRACTION),
+        drift_fraction: Some(0.0),
+        has_memory_settled: true,
+        memory_bytes_declared: Some(0),
     }
 }
 

@@ -16,6 +16,7 @@ fn options(jobs: usize, seeds: u64, first_runs: FirstRuns) -> WeekOptions {
         first_runs,
         recurrence: Recurrence::Unknown,
         watch: None,
+        trials: None,
     }
 }
 
@@ -177,6 +178,39 @@ fn first_runs_as_hosts_are_joined_and_save_more() {
             "the same weeks"
         );
     }
+}
+
+fn with_trials(first_runs: FirstRuns) -> WeekOptions {
+    WeekOptions { trials: Some(TrialPolicy::default()), ..options(12, 2, first_runs) }
+}
+
+#[test]
+fn a_week_with_trials_is_played_out_and_is_the_same_again() {
+    let (alone, host) = (replayed(with_trials(FirstRuns::Alone)), replayed(with_trials(FirstRuns::Host)));
+    assert_eq!(host, replayed(with_trials(FirstRuns::Host)));
+    let ours = |report| of(report, WeekPolicy::Ours, None).clone();
+    let (alone, host) = (ours(&alone), ours(&host));
+    assert_eq!(alone.first_run_joined_fraction, Some(0.0), "they have their devices to themselves");
+    assert!(host.first_run_joined_fraction.is_some_and(|joined| joined > 0.1), "{host:?}");
+    assert!(near(host.exclusive_hours, 28.0 * 12.0) && host.unmeasured_pairs == 0, "{host:?}");
+    assert!(host.kept_hours > alone.kept_hours && alone.kept_hours > 0.0, "{alone:?} {host:?}");
+    // Each of the sharings that were taken apart was a trial, or broke its promise beyond doubt.
+    assert!(host.sent_back_fraction.is_some_and(|share| (0.0..0.5).contains(&share)), "{host:?}");
+}
+
+#[test]
+fn where_nothing_holds_a_week_of_trials_ends_and_loses_little() {
+    let profiles = profiles(&[("a1", 0.9), ("b1", 0.9), ("c1", 0.9), ("d1", 0.9)]);
+    let names = ["a1", "b1", "c1", "d1"];
+    let pairs = names.iter().enumerate().flat_map(|(at, a)| names[at..].iter().map(move |b| (a, b)));
+    let seen: Vec<Observation> = pairs.map(|(a, b)| uncapped(a, b, [0.5, 0.5])).collect();
+    let week = Week::new(&profiles, &seen, DEVICE, with_trials(FirstRuns::Host)).unwrap();
+    let report = week.report(&[week.seed(0), week.seed(1)]);
+    let ours = of(&report, WeekPolicy::Ours, None);
+    assert!(ours.broken_fraction.is_none_or(|broken| broken < 1e-9), "{ours:?}");
+    assert!(ours.kept_hours > -0.01 * ours.exclusive_hours, "{ours:?}");
+    let last = of(&report, WeekPolicy::Ours, Some(DAYS));
+    assert!(last.kept_hours > -0.1, "by then nothing is tried any more: {last:?}");
 }
 
 #[test]
