@@ -188,8 +188,6 @@ impl<'s> Site<'s> {
             for job in &numbers {
                 self.waiting.remove(job);
                 self.jobs[*job].started_at.get_or_insert(self.now);
-                let restart = if self.jobs[*job].has_gone_back { self.trial.restart_seconds } else { 0.0 };
-                self.jobs[*job].idle_until = self.now + restart;
             }
             let host = pairing.joins.and_then(|group| hosts.get(usize::try_from(group.0).ok()?)).copied();
             self.seat(host, &seats, pairing);
@@ -390,28 +388,37 @@ impl<'s> Site<'s> {
                 self.busy_seconds += UNFIT_HOURS_LOST * 3600.0 - UNFIT_SECONDS;
                 self.tally.unfit += 1;
                 for seat in std::mem::take(&mut self.devices[place].seats) {
-                    self.jobs[seat.job].left_seconds = JOB_SECONDS;
-                    self.waiting.insert(seat.job);
+                    self.begin_again(seat.job);
                 }
             }
-            Some(speeds) if speeds.iter().any(|speed| *speed < least) && !self.jobs[guest].has_gone_back => {
+            Some(speeds) if speeds.iter().any(|speed| *speed < least) => {
                 self.part(place, false);
                 self.devices[place].seats.truncate(1);
                 let done = JOB_SECONDS - self.jobs[guest].left_seconds;
                 self.trials.hours_lost += (done + self.trial.restart_seconds) / 3600.0;
                 self.trials.went_back += 1;
-                self.jobs[guest].left_seconds = JOB_SECONDS;
-                self.jobs[guest].has_gone_back = true;
-                self.waiting.insert(guest);
+                self.begin_again(guest);
             }
             Some(_) => self.trials.held += usize::from(is_trial),
         }
     }
 
+    /// As on a cluster it begins again alone, and nobody joins it.
+    fn begin_again(&mut self, number: usize) {
+        let job = &mut self.jobs[number];
+        job.left_seconds = JOB_SECONDS;
+        job.has_gone_back = true;
+        job.idle_until = self.now + self.trial.restart_seconds;
+        self.devices.push(Device { seats: vec![Seat { job: number, cap: None }], pair: None });
+    }
+
     /// What the planner sees: who waits, who runs alone, and the book. And of each group the device.
     fn snapshot(&self) -> (ClusterView, Vec<usize>) {
         let may_be_joined = |device: &Device| match device.seats[..] {
-            [seat] => !matches!(self.jobs[seat.job].met, Met::Running(None)),
+            [seat] => {
+                let job = &self.jobs[seat.job];
+                !job.has_gone_back && !matches!(job.met, Met::Running(None))
+            }
             _ => false,
         };
         let hosts: Vec<usize> =
@@ -433,7 +440,6 @@ impl<'s> Site<'s> {
             let mut waiting: WaitingJob = self.view.waiting[*job].clone();
             waiting.starts_alone_at =
                 UnixTime::from_epoch(0) + Duration::from_secs_f64((BOUND_SECONDS - self.now).max(0.0));
-            waiting.start.restart_count = u32::from(self.jobs[*job].has_gone_back);
             waiting
         });
         let open = self.devices.iter().filter_map(|device| {
