@@ -4,6 +4,7 @@
 //! alike; ratios within one run are what counts. Nothing here asserts on time. What is asserted is that the right thing was
 //! measured: that a decision was or was not in a job's environment, that a job ran where it was sent.
 
+mod bound;
 mod decision;
 mod launch;
 mod peers;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 /// How many rounds a topic makes where none is named.
 const ROUNDS: usize = 200;
 
-const USAGE: &str = "usage: pillion-bench TOPIC [ROUNDS]; the topics are update-to-start, submit, launch, queue, peers and decision";
+const USAGE: &str = "usage: pillion-bench TOPIC [ROUNDS]; the topics are update-to-start, submit, launch, queue, peers, bound and decision";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -46,6 +47,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         "launch" => launch::run(rounds),
         "queue" => queue::run(rounds),
         "peers" => peers::run(rounds),
+        "bound" => peers::print_bound(rounds),
         "decision" => decision::run(),
         other => bail!("there is no topic '{other}'; {USAGE}"),
     }

@@ -1,6 +1,7 @@
 //! The same seeded queue beside what a site would do today: whole GPUs, Slurm's own shards without a brain, Pillion from an
 //! empty history, and Pillion once it knows. Real Slurm, the same simulated devices for each.
 
+use crate::bound::{bound, sentence};
 use crate::queue::{clock, open_count};
 use anyhow::Context as _;
 use pillion_core::device::Mechanism;
@@ -17,6 +18,7 @@ const SEED: u64 = 17;
 const NODES: [&str; 2] = ["n1", "n2"];
 const DEVICES_PER_NODE: u32 = 8;
 const DEVICE_COUNT: u32 = 16;
+const DEVICE_MODEL: &str = "h200";
 /// How much faster simulated work runs than the clock.
 const TIME_SCALE: f64 = 60.0;
 /// What the site promises, and what every way is judged by: `policy.max_slowdown`'s own value.
@@ -42,7 +44,7 @@ enum Way {
 fn spec(way: Way) -> ClusterSpec {
     let is_ours = way == Way::Pillion;
     ClusterSpec {
-        pool_nodes: NODES.map(|name| PoolNode::new(name, "h200", Mechanism::Mps)).into(),
+        pool_nodes: NODES.map(|name| PoolNode::new(name, DEVICE_MODEL, Mechanism::Mps)).into(),
         gpus_per_node: DEVICES_PER_NODE,
         whole_gpu_node_count: 0,
         job_submit: if is_ours { JobSubmit::Pillion } else { JobSubmit::Absent },
@@ -185,6 +187,13 @@ fn submit_all(cluster: &Cluster, way: Way, orders: &[Order], again: u32) -> anyh
     Ok(submitted)
 }
 
+/// What the queue would allow at most.
+pub(crate) fn print_bound(jobs: usize) -> anyhow::Result<()> {
+    let found = bound(&draw(SEED, jobs, DEVICE_COUNT, 0), DEVICE_MODEL, PROMISE_RATIO)?;
+    println!("{}", sentence(&found));
+    Ok(())
+}
+
 /// Runs the topic; `jobs` is the length of the queue.
 pub(crate) fn run(jobs: usize) -> anyhow::Result<()> {
     let start_plain = |way| -> anyhow::Result<Cluster> {
@@ -216,6 +225,7 @@ pub(crate) fn run(jobs: usize) -> anyhow::Result<()> {
     ];
     let title = format!("{jobs} jobs on {DEVICE_COUNT} devices, nobody slower than {PROMISE_RATIO} times");
     println!("### {title}\n\n{}", table(&ways));
+    print_bound(jobs)?;
     // For who wants to see it: the table is what counts.
     if let Some(file) = std::env::var_os(PICTURE) {
         let drawn = picture(&title, &ways, "Pillion").map_err(anyhow::Error::msg)?;

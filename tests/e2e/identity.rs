@@ -155,6 +155,10 @@ fn who_is_no_agent_of_a_pool_node_reports_nothing() {
     refusal(&cluster, &agent_of("n9"), "it is no node of the pool");
     start_other_agent(&mut cluster, "pillion-agent-elsewhere", "w1", "root");
     refusal(&cluster, &agent_of("w1"), "it is no node of the pool");
+    // The agents of the pool may still be on their way; whoever is no agent would have come before them.
+    for node in ["n1", "n2"] {
+        wait_for_agent(&cluster, node, true);
+    }
     let told = status(&cluster);
     let known: Vec<&str> =
         told["agents"].as_array().unwrap().iter().filter_map(|agent| agent["node"].as_str()).collect();

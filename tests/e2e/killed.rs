@@ -2,9 +2,10 @@
 //! lease pins to the very node where it runs already, pays no more for it than a plain job beside it.
 
 use pillion_core::SlurmJobId;
-use pillion_tests::wait::wait_until;
+use pillion_tests::wait::{Look, wait_for, wait_until};
 use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_mins(2);
@@ -22,13 +23,21 @@ struct Harm {
 
 impl Harm {
     fn to(cluster: &Cluster, job: SlurmJobId) -> Self {
-        let fields = cluster.wait_for_job(job, &ENDED, SOON).unwrap();
-        let node = cluster.node(&fields["NodeList"]).unwrap();
+        // Slurm may hold a job whose second launch a node refused, for the first still runs there: also a plain one.
+        let is_held =
+            |fields: &BTreeMap<String, String>| fields["Reason"].contains("launch_failed_requeued_held");
+        let fields = wait_for("its end", SOON, || {
+            let fields = cluster.job(job)?;
+            let is_over = ENDED.contains(&fields["JobState"].as_str()) || is_held(&fields);
+            Ok(if is_over { Look::Ready(fields) } else { Look::NotYet(fields["JobState"].clone()) })
+        })
+        .unwrap();
         let starts = std::fs::read_to_string(cluster.home("alice").join(format!("starts.{job}"))).unwrap();
+        let node = if is_held(&fields) { None } else { cluster.node(&fields["NodeList"]).ok() };
         Self {
-            state: fields["JobState"].clone(),
+            state: if is_held(&fields) { "HELD".to_owned() } else { fields["JobState"].clone() },
             start_count: starts.lines().count(),
-            is_node_drained: node["State"].contains("DRAIN"),
+            is_node_drained: node.is_some_and(|node| node["State"].contains("DRAIN")),
         }
     }
 }
