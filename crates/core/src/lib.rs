@@ -10,6 +10,7 @@ pub mod device;
 pub mod error;
 pub mod event;
 pub mod exit;
+pub mod family;
 pub mod fault;
 pub mod handoff;
 pub mod health;

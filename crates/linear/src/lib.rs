@@ -3,9 +3,18 @@
 //! A crate of its own because faer's generic code is compiled where it is called: here once and optimised in every profile,
 //! in `pillion-pairing` it was compiled with it and again with its tests. It must not know what the numbers mean.
 
+use faer::linalg::matmul::matmul;
+use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::linalg::solvers::DenseSolveCore;
-use faer::{Mat, Side};
+use faer::reborrow::{Reborrow, ReborrowMut};
+use faer::{Accum, Mat, MatMut, MatRef, Par, Side};
 use std::ops::{Index, IndexMut};
+
+/// From this width on an inverse is made in place: the factors and the product beside the matrix would take three times its
+/// memory, and what is left to smaller ones is a few MiB.
+const IN_PLACE_MIN: usize = 1536;
+/// Halves of this width are inverted by their factors.
+const HALVES_MIN: usize = 256;
 
 /// A dense square matrix of real numbers.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,10 +51,15 @@ impl Matrix {
     }
 
     /// The inverse of a positive definite matrix by Cholesky's factors, of which only the lower triangle is read; `None`
-    /// where it is not positive definite.
-    pub fn inverse_of_lower(&self) -> Option<Self> {
-        let cells = self.cells.llt(Side::Lower).ok()?.inverse();
-        Some(Self { cells })
+    /// where it is not positive definite. A large one takes a third of its memory besides its own.
+    pub fn into_inverse_of_lower(mut self) -> Option<Self> {
+        if self.width() < IN_PLACE_MIN {
+            let cells = self.cells.llt(Side::Lower).ok()?.inverse();
+            return Some(Self { cells });
+        }
+        mirror_lower(self.cells.as_mut());
+        invert_in_place(self.cells.as_mut())?;
+        Some(self)
     }
 
     /// The matrix times a column of as many numbers.
@@ -68,6 +82,53 @@ impl Matrix {
         let directions = (0..width).map(|at| (0..width).map(|row| eigen.U()[(row, at)]).collect());
         Some(Directions { stretches, directions: directions.collect() })
     }
+}
+
+/// Makes the upper triangle what the lower is.
+fn mirror_lower(mut cells: MatMut<'_, f64>) {
+    for column in 1..cells.ncols() {
+        for row in 0..column {
+            cells[(row, column)] = cells[(column, row)];
+        }
+    }
+}
+
+/// Inverts a symmetric positive definite matrix by halves. With `A` its first quarter, `C` below it and `D` the last:
+///
+/// ```text
+/// W = C A⁻¹    S = (D - W Cᵀ)⁻¹    A⁻¹ + Wᵀ S W   (-S W)ᵀ
+///                                  -S W           S
+/// ```
+///
+/// `None` where it is not positive definite; the cells are then of no use.
+fn invert_in_place(cells: MatMut<'_, f64>) -> Option<()> {
+    let width = cells.ncols();
+    if width <= HALVES_MIN {
+        let mut cells = cells;
+        let inverse = cells.rb().llt(Side::Lower).ok()?.inverse();
+        cells.copy_from(&inverse);
+        return Some(());
+    }
+    let half = width / 2;
+    let (mut first, mut right, mut below, mut last) = cells.split_at_mut(half, half);
+    invert_in_place(first.rb_mut())?;
+    let mut moved = Mat::<f64>::zeros(width - half, half);
+    matmul(moved.as_mut(), Accum::Replace, below.rb(), first.rb(), 1.0, Par::Seq);
+    add_lower(last.rb_mut(), -1.0, moved.as_ref(), below.rb().transpose());
+    mirror_lower(last.rb_mut());
+    invert_in_place(last.rb_mut())?;
+    matmul(below.rb_mut(), Accum::Replace, last.rb(), moved.as_ref(), -1.0, Par::Seq);
+    add_lower(first.rb_mut(), -1.0, moved.as_ref().transpose(), below.rb());
+    mirror_lower(first.rb_mut());
+    right.copy_from(below.rb().transpose());
+    Some(())
+}
+
+/// Adds a product to the lower triangle of a symmetric matrix.
+fn add_lower(to: MatMut<'_, f64>, scale: f64, left: MatRef<'_, f64>, right: MatRef<'_, f64>) {
+    let whole = BlockStructure::Rectangular;
+    let lower = BlockStructure::TriangularLower;
+    triangular::matmul(to, lower, Accum::Add, left, whole, right, whole, scale, Par::Seq);
 }
 
 /// By row and column.
@@ -103,7 +164,7 @@ mod tests {
 
     #[test]
     fn an_inverse_undoes_what_the_matrix_does() {
-        let inverse = example().inverse_of_lower().expect("it is positive definite");
+        let inverse = example().into_inverse_of_lower().expect("it is positive definite");
         // [4 2; 2 3] times (1, -1) is (2, -1).
         let back = inverse.times(&[2.0, -1.0]);
         assert!(near(back[0], 1.0) && near(back[1], -1.0), "{back:?}");
@@ -114,7 +175,39 @@ mod tests {
     fn what_has_no_factors_has_no_inverse() {
         let mut matrix = example();
         matrix[(1, 1)] = -3.0;
-        assert_eq!(matrix.inverse_of_lower(), None);
+        assert_eq!(matrix.into_inverse_of_lower(), None);
+    }
+
+    /// Numbers that hardly repeat, and a diagonal that outweighs them.
+    fn large(width: usize) -> Matrix {
+        let mut matrix = Matrix::zeros(width);
+        let mut state = 1_u32;
+        for column in 0..width {
+            for row in column..width {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                matrix[(row, column)] = f64::from(state >> 8) / f64::from(1_u32 << 24) - 0.5;
+            }
+            matrix[(column, column)] += 40.0;
+        }
+        matrix
+    }
+
+    #[test]
+    fn a_large_one_is_inverted_in_place_as_a_small_one_is() {
+        let width = 700;
+        let mut in_place = large(width);
+        mirror_lower(in_place.cells.as_mut());
+        let whole = in_place.clone();
+        invert_in_place(in_place.cells.as_mut()).expect("it is positive definite");
+        let product = &whole.cells * &in_place.cells;
+        let furthest = (0..width).flat_map(|row| (0..width).map(move |column| (row, column))).map(|at| {
+            let expected = if at.0 == at.1 { 1.0 } else { 0.0 };
+            (product[at] - expected).abs()
+        });
+        assert!(furthest.fold(0.0, f64::max) < 1e-10);
+        let mut broken = whole;
+        broken[(500, 500)] = -40.0;
+        assert_eq!(invert_in_place(broken.cells.as_mut()), None);
     }
 
     #[test]

@@ -5,20 +5,25 @@
 mod generated;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
-use generated::{observations, profiles, view};
+use generated::{Workloads, observations, profiles, view};
 use pillion_pairing::model::{Learned, TrainOptions, train};
 use pillion_pairing::{ClusterView, Contention, InterferenceModel, Policy, ProfileBook, UserPolicy, plan};
 use std::hint::black_box;
 use std::time::Duration;
 
+const WORKLOADS: Workloads = Workloads { count: 300, families: 0 };
 const DEVICES: u32 = 8000;
 const JOBS: u32 = 10_000;
 /// Of ten devices, how many run a job that may be joined.
 const BUSY: [(u32, &str); 3] = [(0, "all free"), (5, "half busy"), (10, "all busy")];
 
 fn learned() -> Learned {
-    let profiles = profiles();
-    train(&ProfileBook::from(profiles.clone()), &observations(&profiles, 2000), &TrainOptions::default())
+    let profiles = profiles(WORKLOADS);
+    train(
+        &ProfileBook::from(profiles.clone()),
+        &observations(WORKLOADS, &profiles, 2000),
+        &TrainOptions::default(),
+    )
 }
 
 fn planned(view: &ClusterView, model: &dyn InterferenceModel) -> usize {
@@ -32,7 +37,7 @@ fn plans(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("plan, 10,000 jobs, 8,000 devices");
     group.sample_size(10).warm_up_time(Duration::from_millis(500));
     for (busy_of_ten, name) in BUSY {
-        let view = view(JOBS, DEVICES, busy_of_ten);
+        let view = view(WORKLOADS, JOBS, DEVICES, busy_of_ten);
         group.bench_function(BenchmarkId::new("contention", name), |bencher| {
             bencher.iter(|| planned(&view, &Contention));
         });
@@ -48,7 +53,7 @@ fn growth(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("plan, 8,000 devices, half of them busy");
     group.sample_size(10).warm_up_time(Duration::from_millis(500));
     for jobs in [1000, 3000, 10_000, 30_000, 100_000] {
-        let view = view(jobs, DEVICES, 5);
+        let view = view(WORKLOADS, jobs, DEVICES, 5);
         group.bench_function(BenchmarkId::new("jobs", jobs), |bencher| {
             bencher.iter(|| planned(&view, &Contention));
         });
@@ -58,12 +63,12 @@ fn growth(criterion: &mut Criterion) {
 
 /// 10,000 observations of 300 workloads.
 fn training(criterion: &mut Criterion) {
-    let profiles = profiles();
+    let profiles = profiles(WORKLOADS);
     let book = ProfileBook::from(profiles.clone());
     let mut group = criterion.benchmark_group("train");
     group.sample_size(10).warm_up_time(Duration::from_millis(500));
     for count in [1000, 10_000] {
-        let observations = observations(&profiles, count);
+        let observations = observations(WORKLOADS, &profiles, count);
         group.bench_function(BenchmarkId::new("observations", count), |bencher| {
             bencher.iter_batched(
                 || observations.clone(),

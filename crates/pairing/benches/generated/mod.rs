@@ -17,7 +17,13 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::time::Duration;
 
-pub(crate) const WORKLOADS: usize = 300;
+/// Who is at work, and of how many families; 0 = of none.
+#[derive(Clone, Copy)]
+pub(crate) struct Workloads {
+    pub(crate) count: usize,
+    pub(crate) families: usize,
+}
+
 const DEVICES_PER_NODE: u32 = 8;
 const MODEL: &str = "h100";
 const GIB: u64 = 1 << 30;
@@ -27,7 +33,21 @@ fn at() -> UnixTime {
 }
 
 fn workload(number: usize) -> WorkloadKey {
-    WorkloadKey::new(format!("user{}/workload-{}", number % 40, number % WORKLOADS))
+    WorkloadKey::new(format!("user{}/workload-{number}", number % 40))
+}
+
+/// Progress a second: members of a family differ in size.
+fn rate(workloads: Workloads, number: usize) -> f64 {
+    number.checked_div(workloads.families).map_or(100.0, |member| 100.0 * 0.8_f64.powi((member % 8) as i32))
+}
+
+/// What is particular about one family beside another, in speed.
+fn between_families(workloads: Workloads, own: usize, other: usize) -> f64 {
+    let Some((own, other)) = own.checked_rem(workloads.families).zip(other.checked_rem(workloads.families))
+    else {
+        return 0.0;
+    };
+    chance((own * workloads.families + other) as u64).random_range(-0.05..0.05)
 }
 
 fn chance(seed: u64) -> ChaCha8Rng {
@@ -39,15 +59,16 @@ fn part(rng: &mut ChaCha8Rng, least: f64, most: f64) -> Fraction {
 }
 
 /// What is known of all workloads.
-pub(crate) fn profiles() -> Vec<WorkloadProfile> {
+pub(crate) fn profiles(workloads: Workloads) -> Vec<WorkloadProfile> {
     let mut rng = chance(1);
-    (0..WORKLOADS)
+    (0..workloads.count)
         .map(|number| {
+            let rate = rate(workloads, number);
             let active: f64 = rng.random_range(0.05..1.0);
             // Fewer units than it keeps busy slow it down.
             let at_cap = [1, 2, 3, 4, 5, 6, 7, 8, 9].map(|tenths| {
                 let cap = f64::from(tenths) / 10.0;
-                Some(100.0 / (1.0 + (active / cap).powi(3)).cbrt() * (1.0 + active.powi(3)).cbrt())
+                Some(rate / (1.0 + (active / cap).powi(3)).cbrt() * (1.0 + active.powi(3)).cbrt())
             });
             WorkloadProfile {
                 metrics: Metrics::from([
@@ -57,8 +78,9 @@ pub(crate) fn profiles() -> Vec<WorkloadProfile> {
                     (Metric::CacheBandwidthFraction, part(&mut rng, 0.02, 0.7).value()),
                     (Metric::PowerWatts, 150.0 + 400.0 * active),
                 ]),
+                family: number.checked_rem(workloads.families).map(|family| format!("family-{family}")),
                 run_count: 5,
-                throughput_per_second: Some(100.0),
+                throughput_per_second: Some(rate),
                 throughput_per_second_at_cap: at_cap,
                 duration_seconds: Some(rng.random_range(600.0..14_400.0)),
                 memory_bytes_peak: Some(rng.random_range(2..36) * GIB),
@@ -70,24 +92,32 @@ pub(crate) fn profiles() -> Vec<WorkloadProfile> {
 }
 
 /// What was seen of pairs, as the contention model would have it, with noise.
-pub(crate) fn observations(profiles: &[WorkloadProfile], count: usize) -> Vec<Observation> {
+pub(crate) fn observations(
+    workloads: Workloads,
+    profiles: &[WorkloadProfile],
+    count: usize,
+) -> Vec<Observation> {
     let mut rng = chance(2);
     let sharing = Sharing::by(Mechanism::Mps, None, None);
     (0..count)
         .map(|_| {
-            let pair = [rng.random_range(0..WORKLOADS), rng.random_range(0..WORKLOADS)];
+            let pair = [rng.random_range(0..workloads.count), rng.random_range(0..workloads.count)];
             let inputs = pair.map(|number| TenantInput { profile: &profiles[number], sharing });
             let speeds = Contention.predict(&inputs, MODEL).expect("all features are known");
-            let tenant = |(number, speed): (&usize, f64)| ObservedTenant {
-                workload: profiles[*number].workload.clone(),
+            let tenant = |(own, speed): (usize, f64)| ObservedTenant {
+                workload: profiles[pair[own]].workload.clone(),
                 sharing,
-                speed_fraction: Some(speed + rng.random_range(-0.05..0.05)),
+                speed_fraction: Some(
+                    speed
+                        + between_families(workloads, pair[own], pair[1 - own])
+                        + rng.random_range(-0.05..0.05),
+                ),
                 is_self_reported: false,
             };
-            let speeds = speeds.iter().map(|estimate| estimate.speed_fraction);
+            let speeds = speeds.iter().map(|estimate| estimate.speed_fraction).enumerate();
             Observation {
                 device_model: MODEL.to_owned(),
-                tenants: pair.iter().zip(speeds).map(tenant).collect(),
+                tenants: speeds.map(tenant).collect(),
                 power_watts: None,
                 fits: true,
                 run_count: 1.0,
@@ -98,10 +128,11 @@ pub(crate) fn observations(profiles: &[WorkloadProfile], count: usize) -> Vec<Ob
 }
 
 /// A cluster of nodes with 8 devices each. On every `busy_of_ten` of ten devices a job runs that others may join.
-pub(crate) fn view(job_count: u32, device_count: u32, busy_of_ten: u32) -> ClusterView {
+pub(crate) fn view(workloads: Workloads, job_count: u32, device_count: u32, busy_of_ten: u32) -> ClusterView {
     let mut rng = chance(3);
-    let devices =
-        (0..device_count).map(|number| device(&mut rng, number, number % 10 < busy_of_ten)).collect();
+    let devices = (0..device_count)
+        .map(|number| device(workloads, &mut rng, number, number % 10 < busy_of_ten))
+        .collect();
     let node = |number| NodeView {
         name: node_name(number),
         blocked: None,
@@ -115,9 +146,9 @@ pub(crate) fn view(job_count: u32, device_count: u32, busy_of_ten: u32) -> Clust
         taken_at: at(),
         nodes: (0..device_count / DEVICES_PER_NODE).map(node).collect(),
         devices,
-        waiting: (0..job_count).map(|number| job(&mut rng, number)).collect(),
+        waiting: (0..job_count).map(|number| job(workloads, &mut rng, number)).collect(),
         alone_claims: Vec::new(),
-        profiles: ProfileBook::from(profiles()),
+        profiles: ProfileBook::from(profiles(workloads)),
         trials: pillion_pairing::TrialBook::default(),
     }
 }
@@ -131,8 +162,8 @@ fn promise() -> SlowdownRatio {
 }
 
 /// A workload has its time limit and its need of CPUs, as a script has.
-fn job(rng: &mut ChaCha8Rng, number: u32) -> WaitingJob {
-    let of = rng.random_range(0..WORKLOADS);
+fn job(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32) -> WaitingJob {
+    let of = rng.random_range(0..workloads.count);
     WaitingJob {
         start: JobStart { job_id: SlurmJobId::plain(number + 1), restart_count: 0 },
         uid: UserId(u32::try_from(of % 40).expect("small")),
@@ -156,8 +187,8 @@ fn job(rng: &mut ChaCha8Rng, number: u32) -> WaitingJob {
     }
 }
 
-fn device(rng: &mut ChaCha8Rng, number: u32, is_busy: bool) -> DeviceView {
-    let of = rng.random_range(0..WORKLOADS);
+fn device(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32, is_busy: bool) -> DeviceView {
+    let of = rng.random_range(0..workloads.count);
     let left = rng.random_range(600..24 * 3600);
     let tenant = Tenant {
         job_id: SlurmJobId::plain(10_000_000 + number),

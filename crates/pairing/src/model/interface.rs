@@ -97,6 +97,22 @@ fn student(deviations: f64) -> f64 {
     0.5 + (angle + sine * cosine * (1.0 + 2.0 / 3.0 * cosine * cosine)) / std::f64::consts::PI
 }
 
+/// What tenants have to reach to be of any use.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hope<'h> {
+    /// The least speed that each was promised, 0..=1, in their order.
+    pub least: &'h [f64],
+    /// What their pessimistic bounds may lack to that, in sum.
+    pub lacking_max: f64,
+}
+
+impl Hope<'_> {
+    /// Whether speeds no higher than these could do.
+    pub fn allows(&self, speeds: impl Iterator<Item = f64>) -> bool {
+        self.least.iter().zip(speeds).map(|(least, speed)| least - speed).sum::<f64>() <= self.lacking_max
+    }
+}
+
 /// Why nothing can be said.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum PredictError {
@@ -124,6 +140,21 @@ pub trait InterferenceModel: Send + Sync {
         tenants: &[TenantInput<'_>],
         device_model: &str,
     ) -> Result<Vec<SpeedEstimate>, PredictError>;
+    /// The same, without what made it, of tenants that are of no use where their bounds lack more than this in sum to what
+    /// they were promised; `None` where they are sure to. Where many are asked about, most are of no use, and that is seen
+    /// sooner than how sure their speeds are.
+    ///
+    /// # Errors
+    /// As of [`Self::predict`].
+    fn predict_if(
+        &self,
+        tenants: &[TenantInput<'_>],
+        device_model: &str,
+        hope: &Hope<'_>,
+    ) -> Result<Option<Vec<SpeedEstimate>>, PredictError> {
+        let _ = hope;
+        self.predict(tenants, device_model).map(Some)
+    }
     /// How probably they turn out not to fit on the device together, from what was seen, 0..=1.
     fn misfit_probability(&self, tenants: &[TenantInput<'_>], device_model: &str) -> f64 {
         let _ = (tenants, device_model);

@@ -6,5 +6,5 @@ mod learned;
 
 pub use contention::Contention;
 pub(crate) use interface::BOUND_DEVIATIONS;
-pub use interface::{InterferenceModel, PredictError, SpeedEstimate, TenantInput, Terms};
+pub use interface::{Hope, InterferenceModel, PredictError, SpeedEstimate, TenantInput, Terms};
 pub use learned::{Learned, Owners, TrainOptions, train};

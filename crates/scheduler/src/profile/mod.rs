@@ -13,6 +13,7 @@ use crate::first_runs::is_first_run;
 use crate::store::{Event, Lesson, MeasuredRun, Member, StoredProfile};
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
+use pillion_core::family::family_of;
 use pillion_core::metric::{Measured, Metric, MetricSource};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::ActivityMeans;
@@ -82,7 +83,7 @@ impl Profile {
                 self.context.nudges.train.notify_one();
             }
         }
-        let (lesson, updated) = match self.cap_not_in_force(run).await? {
+        let (lesson, mut updated) = match self.cap_not_in_force(run).await? {
             Some(why) => (Lesson::nothing(why), None),
             None => learn(stored.cloned(), run, now),
         };
@@ -91,6 +92,9 @@ impl Profile {
             let (samples, shared_seconds) = (summary.solo_sample_count, summary.shared_seconds);
             info!(start = %summary.start, workload = %run.job.workload, samples, shared_seconds, ?lesson, "a run makes no profile");
         }
+        if let Some(updated) = &mut updated {
+            self.find_family(&mut updated.profile).await?;
+        }
         self.call_to_account(run, speed, &profiles).await?;
         let account = run_account(run, speed, solo_energy_joules);
         let (start, gres_type) = (run.summary.start, &run.summary.gres_type);
@@ -98,6 +102,15 @@ impl Profile {
         self.context.tally.ran(&account.sums, shared_device_seconds(&run.summary));
         if updated.is_some() {
             self.context.nudges.engine.notify_one();
+        }
+        Ok(())
+    }
+
+    /// By what people call it now; one without a name keeps what it had.
+    async fn find_family(&self, profile: &mut WorkloadProfile) -> Result<(), TickError> {
+        let names = self.context.store.workload_names(std::slice::from_ref(&profile.workload)).await?;
+        if let Some(known) = names.get(&profile.workload) {
+            profile.family = family_of(&profile.workload, &known.name);
         }
         Ok(())
     }

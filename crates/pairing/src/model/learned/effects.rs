@@ -5,7 +5,6 @@
 
 use super::features::{DIRECTIONS, Point, SIZE};
 use super::prior::{self, Expected};
-use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 /// With the size of one, of the other, and of both.
@@ -103,7 +102,22 @@ impl Kind {
 }
 
 /// A column: a group, and which of its effects.
-pub(super) type Column = (Group, u32, u32);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Column(pub(super) Group, pub(super) u32, pub(super) u32);
+
+impl Column {
+    pub(super) fn group(&self) -> Group {
+        self.0
+    }
+    /// The two families, the one that feels it first, of which it is what is particular about them.
+    pub(super) fn families(&self) -> Option<(u32, u32)> {
+        match self.0.0 {
+            Kind::Families => Some((self.1, self.2)),
+            Kind::FamilySizes => Some((self.1, self.2 / SIZE_SLOPES)),
+            _ => None,
+        }
+    }
+}
 
 /// A workload or a family by its number; workloads that were never seen have none.
 pub(super) type Number = Option<u32>;
@@ -142,7 +156,7 @@ impl Effects {
         }
         let group = (kind, regime);
         match place {
-            Some((a, b)) => self.known.push(((group, a, b), amount)),
+            Some((a, b)) => self.known.push((Column(group, a, b), amount)),
             None => self.unseen.push((group, amount * amount)),
         }
     }
@@ -225,28 +239,6 @@ impl Effects {
                 self.add(Kind::Profiles, regime, Some((a, b)), amount * left * right);
             }
         }
-    }
-}
-
-/// Numbers columns as they come.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Columns(FxHashMap<Column, usize>);
-
-impl Columns {
-    pub(super) fn place(&self, column: &Column) -> Option<usize> {
-        self.0.get(column).copied()
-    }
-    pub(super) fn number(&mut self, column: Column) -> usize {
-        let next = self.0.len();
-        *self.0.entry(column).or_insert(next)
-    }
-    /// The group of each column, by its number.
-    pub(super) fn groups(&self) -> Vec<Group> {
-        let mut groups = vec![(Kind::All, Regime::Apart); self.0.len()];
-        for ((group, _, _), place) in &self.0 {
-            groups[*place] = *group;
-        }
-        groups
     }
 }
 

@@ -1,6 +1,7 @@
 //! What was measured, in the numbers of one model: facts, and how they are rows of the linear model.
 
-use super::effects::{Actor, Columns, Effects};
+use super::columns::Columns;
+use super::effects::{Actor, Effects};
 use super::features::Point;
 use super::fit::Row;
 use super::prior::Expected;
@@ -38,7 +39,7 @@ impl Fact {
         let others: Vec<&Actor> = actors.iter().skip(1).collect();
         let mut effects = Effects::on(&actors[0], &others, &self.expected());
         if !self.is_shared {
-            effects.known.retain(|(((kind, _), _, _), _)| !kind.is_shared());
+            effects.known.retain(|(column, _)| !column.group().0.is_shared());
         }
         effects
     }
@@ -55,15 +56,30 @@ pub(super) type Combination = (u32, Vec<u32>);
 /// Numbers of combinations, as they came.
 pub(super) type Combinations = FxHashMap<Combination, usize>;
 
-/// Facts as rows of the linear model, with the columns and combinations that they need.
+/// Facts as rows of the linear model, with the columns and combinations that they need. An effect without a column is one
+/// more doubt about the row.
 pub(super) fn rows(facts: &[Fact]) -> (Vec<Row>, Columns, Combinations) {
-    let (mut columns, mut combinations) = (Columns::default(), Combinations::default());
+    let columns = Columns::of(facts.iter().map(Fact::effects));
+    let (rows, combinations) = rows_of(facts, &columns);
+    (rows, columns, combinations)
+}
+
+pub(super) fn rows_of(facts: &[Fact], columns: &Columns) -> (Vec<Row>, Combinations) {
+    let mut combinations = Combinations::default();
     let rows = facts.iter().map(|fact| {
         let (effects, expected) = (fact.effects(), fact.expected());
         let scale = expected.doubt;
-        let mut by_column: BTreeMap<usize, f64> = BTreeMap::new();
+        let are_of_several = columns.are_of_several(&effects);
+        let (mut by_column, mut left_out) = (BTreeMap::<usize, f64>::new(), 0.0);
         for (column, amount) in &effects.known {
-            *by_column.entry(columns.number(*column)).or_default() += amount;
+            let has_place = !are_of_several || column.families().is_none();
+            match columns.place(column).filter(|_| has_place) {
+                Some(place) => *by_column.entry(place).or_default() += amount,
+                None => {
+                    let (kind, regime) = column.group();
+                    left_out += amount * amount * kind.expected_variance(regime);
+                }
+            }
         }
         let next = combinations.len();
         Row {
@@ -71,8 +87,8 @@ pub(super) fn rows(facts: &[Fact]) -> (Vec<Row>, Columns, Combinations) {
             pair: effects.pair,
             combination: *combinations.entry(fact.combination()).or_insert(next),
             distance: (fact.speed_fraction - expected.speed_fraction) / scale,
-            noise: (fact.deviation / scale).powi(2),
+            noise: (fact.deviation / scale).powi(2) + left_out,
         }
     });
-    (rows.collect(), columns, combinations)
+    (rows.collect(), combinations)
 }

@@ -6,6 +6,9 @@
 //! y = X b + C e + noise,   b ~ N(0, variance of its group),   e ~ N(0, variance of pairs, by regime)
 //! ```
 
+use super::arrow::{Arrow, Block, Eliminated, product};
+use super::columns::Layout;
+use super::combination::{Combination, Two, dot, times};
 use super::effects::{Group, Kind, Regime};
 use pillion_linear::Matrix;
 use rustc_hash::FxHashMap;
@@ -21,7 +24,7 @@ const NOISE_RANGE: (f64, f64) = (1.0, 6.0);
 /// One measured speed: its distance from the prior in units of doubt, and the effects behind it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
-    /// By column, each at most once.
+    /// By column in growing order, each at most once; those behind the dense ones are of one block.
     pub(super) effects: Vec<(usize, f64)>,
     /// Of this combination's own effect, by regime.
     pub(super) pair: [f64; 2],
@@ -53,53 +56,16 @@ impl Variances {
     pub(super) fn of(&self, group: Group) -> f64 {
         self.of_group.get(&group).copied().unwrap_or_else(|| group.0.expected_variance(group.1))
     }
-    fn of_pair(&self) -> [f64; 2] {
+    pub(super) fn of_pair(&self) -> [f64; 2] {
         [self.of((Kind::Pair, Regime::Apart)), self.of((Kind::Pair, Regime::Together))]
     }
-}
-
-type Two = [[f64; 2]; 2];
-
-/// What rows of one combination say about its own effect, given the others.
-#[derive(Debug, Clone, PartialEq, Default)]
-struct Combination {
-    /// Sum of `c cᵀ / noise`.
-    weight: Two,
-    /// Sum of `c distance / noise`.
-    pull: [f64; 2],
-    /// Sum of `c effectsᵀ / noise`, by column.
-    mixed: BTreeMap<usize, [f64; 2]>,
-}
-
-impl Combination {
-    /// The covariance of the combination's effect, given the others.
-    fn covariance(&self, variances: &Variances) -> Two {
-        let prior = variances.of_pair();
-        let precision = [
-            [1.0 / prior[0] + self.weight[0][0] / variances.noise, self.weight[0][1] / variances.noise],
-            [self.weight[1][0] / variances.noise, 1.0 / prior[1] + self.weight[1][1] / variances.noise],
-        ];
-        let determinant = precision[0][0] * precision[1][1] - precision[0][1] * precision[1][0];
-        [
-            [precision[1][1] / determinant, -precision[0][1] / determinant],
-            [-precision[1][0] / determinant, precision[0][0] / determinant],
-        ]
-    }
-}
-
-fn times(matrix: &Two, vector: [f64; 2]) -> [f64; 2] {
-    [matrix[0][0] * vector[0] + matrix[0][1] * vector[1], matrix[1][0] * vector[0] + matrix[1][1] * vector[1]]
-}
-
-fn dot(a: [f64; 2], b: [f64; 2]) -> f64 {
-    a[0] * b[0] + a[1] * b[1]
 }
 
 /// The sums over rows that every fit of them needs.
 #[derive(Debug, Clone)]
 pub(super) struct Evidence {
-    groups: Vec<Group>,
-    products: Matrix,
+    layout: Layout,
+    products: Arrow,
     pulls: Vec<f64>,
     square: f64,
     row_count: usize,
@@ -112,15 +78,21 @@ fn amount(count: usize) -> f64 {
 }
 
 impl Evidence {
-    pub(super) fn of<'r>(rows: impl Iterator<Item = &'r Row>, groups: &[Group]) -> Self {
-        let width = groups.len();
+    pub(super) fn of<'r>(rows: impl Iterator<Item = &'r Row> + Clone, layout: &Layout) -> Self {
+        let mut combinations: BTreeMap<usize, Combination> = BTreeMap::new();
+        for row in rows.clone() {
+            combinations.entry(row.combination).or_default().add(row);
+        }
+        // Through its own effect all columns of a combination meet, of whichever of its rows.
+        let lists =
+            combinations.values().map(|combination| combination.mixed.iter().map(|(column, _)| *column));
         let mut evidence = Self {
-            groups: groups.to_vec(),
-            products: Matrix::zeros(width),
-            pulls: vec![0.0; width],
+            layout: layout.clone(),
+            products: Arrow::zeros(layout, lists),
+            pulls: vec![0.0; layout.width()],
             square: 0.0,
             row_count: 0,
-            combinations: BTreeMap::new(),
+            combinations,
         };
         for row in rows {
             evidence.add(row);
@@ -130,33 +102,19 @@ impl Evidence {
 
     fn add(&mut self, row: &Row) {
         let weight = 1.0 / row.noise;
-        for (place, (a, left)) in row.effects.iter().enumerate() {
-            self.pulls[*a] += left * row.distance * weight;
-            for (b, right) in &row.effects[..=place] {
-                self.products[(*a.max(b), *a.min(b))] += left * right * weight;
-            }
+        for (column, value) in &row.effects {
+            self.pulls[*column] += value * row.distance * weight;
         }
+        self.products.add(&row.effects, |left, right| left * right * weight);
         self.square += row.distance * row.distance * weight;
         self.row_count += 1;
-        let own = self.combinations.entry(row.combination).or_default();
-        for regime in 0..2 {
-            own.pull[regime] += row.pair[regime] * row.distance * weight;
-            for other in 0..2 {
-                own.weight[regime][other] += row.pair[regime] * row.pair[other] * weight;
-            }
-        }
-        for (column, value) in &row.effects {
-            let mixed = own.mixed.entry(*column).or_default();
-            mixed[0] += row.pair[0] * value * weight;
-            mixed[1] += row.pair[1] * value * weight;
-        }
     }
 
     /// The variances that explain the rows best, kept near what is expected of them.
     pub(super) fn variances(&self, iterations: usize) -> Variances {
         let mut variances = Variances::default();
         let mut members: BTreeMap<Group, usize> = BTreeMap::new();
-        for group in &self.groups {
+        for group in &self.layout.groups {
             *members.entry(*group).or_default() += 1;
         }
         for regime in [Regime::Apart, Regime::Together] {
@@ -180,8 +138,8 @@ impl Evidence {
         members: &BTreeMap<Group, usize>,
     ) -> Variances {
         let mut squares: BTreeMap<Group, f64> = BTreeMap::new();
-        for (column, group) in self.groups.iter().enumerate() {
-            let square = posterior.means[column].powi(2) + posterior.covariance[(column, column)];
+        for (column, group) in self.layout.groups.iter().enumerate() {
+            let square = posterior.means[column].powi(2) + posterior.variance_of(column);
             *squares.entry(*group).or_default() += square;
         }
         let mut counts = members.clone();
@@ -207,15 +165,19 @@ impl Evidence {
 
     /// Expected sum of squared misfits over the rows' own noise.
     fn misfit(&self, posterior: &Posterior, variances: &Variances) -> f64 {
-        let width = self.groups.len();
         let (mut quadratic, mut trace) = (0.0, 0.0);
-        for a in 0..width {
+        for a in 0..self.layout.dense_count {
             for b in 0..=a {
                 let twice = if a == b { 1.0 } else { 2.0 };
-                let product = twice * self.products[(a, b)];
+                let product = twice * self.products.dense[(a, b)];
                 quadratic += product * posterior.means[a] * posterior.means[b];
                 trace += product * posterior.covariance[(a, b)];
             }
+        }
+        for (block, eliminated) in self.products.blocks.iter().zip(&posterior.blocks) {
+            let [squared, traced] = posterior.expected_square(block, eliminated);
+            quadratic += squared;
+            trace += traced;
         }
         let linear: f64 = self.pulls.iter().zip(&posterior.means).map(|(pull, mean)| pull * mean).sum();
         let mut misfit = self.square - 2.0 * linear + quadratic + trace;
@@ -239,48 +201,48 @@ impl Evidence {
 
     /// What is known of all effects; `None` where the numbers are broken.
     pub(super) fn posterior(&self, variances: &Variances) -> Option<Posterior> {
-        let width = self.groups.len();
-        let mut precision = Matrix::zeros(width);
-        for b in 0..width {
-            for a in b..width {
-                let own = if a == b { 1.0 / variances.of(self.groups[a]) } else { 0.0 };
-                precision[(a, b)] = self.products[(a, b)] / variances.noise + own;
-            }
-        }
+        self.solved(self.products.clone(), variances)
+    }
+
+    /// The same where the evidence is not needed any more: that of many workloads is large.
+    pub(super) fn into_posterior(mut self, variances: &Variances) -> Option<Posterior> {
+        let products = std::mem::replace(&mut self.products, Arrow::empty());
+        self.solved(products, variances)
+    }
+
+    fn solved(&self, products: Arrow, variances: &Variances) -> Option<Posterior> {
+        let mut precision =
+            products.into_precision(variances.noise, |column| 1.0 / variances.of(self.layout.groups[column]));
         let mut pulls: Vec<f64> = self.pulls.iter().map(|pull| pull / variances.noise).collect();
         for combination in self.combinations.values() {
             let own = combination.covariance(variances);
             let scale = 1.0 / (variances.noise * variances.noise);
-            let seen: Vec<(usize, [f64; 2])> =
-                combination.mixed.iter().map(|(at, mixed)| (*at, *mixed)).collect();
-            for (place, (a, left)) in seen.iter().enumerate() {
-                let carried = times(&own, *left);
-                pulls[*a] -= scale * dot(carried, combination.pull);
-                for (b, right) in &seen[..=place] {
-                    precision[(*a.max(b), *a.min(b))] -= scale * dot(carried, *right);
+            for (column, mixed) in &combination.mixed {
+                pulls[*column] -= scale * dot(times(&own, *mixed), combination.pull);
+            }
+            precision.add(&combination.mixed, |left, right| -(scale * dot(times(&own, *left), *right)));
+        }
+        let mut blocks = precision.eliminate(&mut pulls)?;
+        let covariance = match self.layout.dense_count {
+            0 => Matrix::zeros(0),
+            _ => precision.dense.into_inverse_of_lower()?,
+        };
+        let mut means = covariance.times(&pulls[..self.layout.dense_count]);
+        means.extend_from_slice(&pulls[self.layout.dense_count..]);
+        for block in &mut blocks {
+            for (column, follows) in block.follows() {
+                for (own, follows) in follows.iter().enumerate() {
+                    means[block.first + own] += follows * means[column];
                 }
             }
+            block.complete(&covariance);
         }
-        if width == 0 {
-            return Some(
-                Posterior {
-                    means: Vec::new(),
-                    covariance: Matrix::zeros(0),
-                    noise: variances.noise,
-                    pairs: FxHashMap::default(),
-                }
-                .with_pairs(self, variances),
-            );
-        }
-        let covariance = precision.inverse_of_lower()?;
-        let means = covariance.times(&pulls);
         if means.iter().any(|mean| !mean.is_finite()) {
             return None;
         }
-        Some(
-            Posterior { means, covariance, noise: variances.noise, pairs: FxHashMap::default() }
-                .with_pairs(self, variances),
-        )
+        let posterior =
+            Posterior { means, covariance, blocks, noise: variances.noise, pairs: FxHashMap::default() };
+        Some(posterior.with_pairs(self, variances))
     }
 }
 
@@ -299,7 +261,10 @@ struct PairPosterior {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Posterior {
     means: Vec<f64>,
+    /// Of the dense columns.
     covariance: Matrix,
+    /// How the others follow them.
+    blocks: Vec<Eliminated>,
     noise: f64,
     pairs: FxHashMap<usize, PairPosterior>,
 }
@@ -333,7 +298,7 @@ impl Posterior {
     fn with_pairs(mut self, evidence: &Evidence, variances: &Variances) -> Self {
         for (number, combination) in &evidence.combinations {
             let own = combination.covariance(variances);
-            let (mean, _) = self.of_combination(combination, variances);
+            let mean = times(&own, self.rest_of(combination));
             let follows = combination.mixed.iter().map(|(column, mixed)| {
                 let follows = times(&own, *mixed);
                 (*column, [-follows[0] / self.noise, -follows[1] / self.noise])
@@ -352,6 +317,9 @@ impl Posterior {
 
     /// The covariance of `mixed` times the effects.
     fn mixed_covariance(&self, combination: &Combination) -> Two {
+        if combination.mixed.last().is_some_and(|(last, _)| *last >= self.covariance.width()) {
+            return self.mixed_covariance_of_blocks(combination);
+        }
         let mut spread = [[0.0; 2]; 2];
         for (a, left) in &combination.mixed {
             let mut sum = [0.0; 2];
@@ -367,14 +335,29 @@ impl Posterior {
         spread
     }
 
+    /// The same where some effects are of a block: from the variances of each, of the other, and of both together.
+    fn mixed_covariance_of_blocks(&self, combination: &Combination) -> Two {
+        let variance = |weights: [f64; 2]| {
+            let amounts = combination.mixed.iter().map(|(column, mixed)| (*column, dot(*mixed, weights)));
+            self.quadratic(&amounts.collect::<Vec<_>>())
+        };
+        let (one, other) = (variance([1.0, 0.0]), variance([0.0, 1.0]));
+        let between = (variance([1.0, 1.0]) - one - other) / 2.0;
+        [[one, between], [between, other]]
+    }
+
+    /// What the rows of a combination say that its other effects do not.
+    fn rest_of(&self, combination: &Combination) -> [f64; 2] {
+        let from_others = self.mixed_mean(combination);
+        [
+            (combination.pull[0] - from_others[0]) / self.noise,
+            (combination.pull[1] - from_others[1]) / self.noise,
+        ]
+    }
+
     /// Mean and covariance of a combination's own effect.
     fn of_combination(&self, combination: &Combination, variances: &Variances) -> ([f64; 2], Two) {
         let own = combination.covariance(variances);
-        let from_others = self.mixed_mean(combination);
-        let rest = [
-            (combination.pull[0] - from_others[0]) / self.noise,
-            (combination.pull[1] - from_others[1]) / self.noise,
-        ];
         let spread = self.mixed_covariance(combination);
         let mut covariance = own;
         for a in 0..2 {
@@ -386,7 +369,7 @@ impl Posterior {
                 }
             }
         }
-        (times(&own, rest), covariance)
+        (times(&own, self.rest_of(combination)), covariance)
     }
 
     /// What these effects come to; in order of columns where the combination is known. A column may stand twice.
@@ -415,13 +398,79 @@ impl Posterior {
         self.means[column]
     }
 
+    /// The variance of the effect of one column.
+    fn variance_of(&self, column: usize) -> f64 {
+        if column < self.covariance.width() {
+            return self.covariance[(column, column)];
+        }
+        let block = &self.blocks[self.block_of(column)];
+        block.inverse[(column - block.first) * (block.width + 1)]
+    }
+
+    fn block_of(&self, column: usize) -> usize {
+        self.blocks.partition_point(|block| block.first <= column) - 1
+    }
+
+    /// What the cells of a block contribute to the expected sum of squares: of the means, and of their doubt.
+    fn expected_square(&self, block: &Block, eliminated: &Eliminated) -> [f64; 2] {
+        let means = &self.means[block.first..block.first + block.width];
+        let mut squared = 0.0;
+        for (row, mean) in block.own.chunks_exact(block.width).zip(means) {
+            squared += mean * product(row, means);
+        }
+        let mut traced = product(&block.own, &eliminated.inverse);
+        for (touched, cross) in block.touched.iter().zip(block.cross.chunks_exact(block.width)) {
+            squared += 2.0 * self.means[*touched] * product(cross, means);
+            let column = self.covariance.column(*touched);
+            let together =
+                cross.iter().enumerate().map(|(own, cross)| cross * eliminated.inverse_at(own, column));
+            traced += 2.0 * together.sum::<f64>();
+        }
+        [squared, traced]
+    }
+
     fn quadratic(&self, effects: &[(usize, f64)]) -> f64 {
+        if self.blocks.is_empty() {
+            return self.quadratic_of_dense(effects).max(0.0);
+        }
+        let dense_count = self.covariance.width();
+        let (dense, mut own): (Vec<_>, Vec<_>) =
+            effects.iter().partition(|(column, _)| *column < dense_count);
+        own.sort_unstable_by_key(|(column, _)| *column);
+        let mut sum = self.quadratic_of_dense(&dense);
+        let mut before: Vec<Vec<(usize, f64)>> = Vec::new();
+        for of_block in own.chunk_by(|one, other| self.block_of(one.0) == self.block_of(other.0)) {
+            let block = &self.blocks[self.block_of(of_block[0].0)];
+            let mut amounts = vec![0.0; block.width];
+            of_block.iter().for_each(|(column, amount)| amounts[column - block.first] += amount);
+            for (row, amount) in block.inverse.chunks_exact(block.width).zip(&amounts) {
+                sum += amount * product(row, &amounts);
+            }
+            let carried = block.carried(&amounts);
+            for other in before.iter().chain(std::iter::once(&dense)) {
+                sum += 2.0 * self.between(other, &carried);
+            }
+            before.push(carried);
+        }
+        sum.max(0.0)
+    }
+
+    /// The covariance of two sums of dense effects.
+    fn between(&self, one: &[(usize, f64)], other: &[(usize, f64)]) -> f64 {
+        let of_one = one.iter().map(|(column, amount)| {
+            let cells = self.covariance.column(*column);
+            amount * other.iter().map(|(column, amount)| amount * cells[*column]).sum::<f64>()
+        });
+        of_one.sum()
+    }
+
+    fn quadratic_of_dense(&self, effects: &[(usize, f64)]) -> f64 {
         let mut sum = 0.0;
         for (place, (a, left)) in effects.iter().enumerate() {
             let column = self.covariance.column(*a);
             let cross: f64 = effects[..place].iter().map(|(b, right)| right * column[*b]).sum();
             sum += left * (2.0 * cross + left * column[*a]);
         }
-        sum.max(0.0)
+        sum
     }
 }

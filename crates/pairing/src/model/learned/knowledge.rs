@@ -1,13 +1,14 @@
 //! What is known on one device model under one mechanism, and what it says of tenants.
 
 use super::calibrate::{Calibration, Novelty};
-use super::effects::{Actor, Columns, Effects, Group, Kind};
+use super::columns::Columns;
+use super::effects::{Actor, Effects, Group, Kind};
 use super::fact::{Combinations, Fact, rows};
 use super::features::FeatureSpace;
 use super::fit::{Evidence, Posterior, Variances};
 use super::misfits::Misfits;
 use super::prior::{self, Appetite, Expected};
-use crate::model::interface::{TenantInput, Terms};
+use crate::model::interface::{Hope, TenantInput, Terms};
 use pillion_core::WorkloadKey;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
@@ -84,7 +85,7 @@ impl From<Stored> for Knowledge {
         let measured = measured.collect();
         let variances =
             Variances { of_group: stored.variances.iter().copied().collect(), noise: stored.noise };
-        let posterior = Evidence::of(rows.iter(), &columns.groups()).posterior(&variances);
+        let posterior = Evidence::of(rows.iter(), &columns.layout).into_posterior(&variances);
         let mut seen = (vec![[0.0; 2]; stored.workloads.len()], vec![[0.0; 2]; stored.families.len()]);
         for fact in &stored.facts {
             let overlap = fact.expected().overlap;
@@ -114,6 +115,25 @@ pub(super) struct Prediction {
     pub(super) terms: Terms,
 }
 
+/// What one tenant feels of the others.
+struct Felt {
+    /// Amounts of effects that have a column.
+    known: Vec<(usize, f64)>,
+    /// Variance of those that have none.
+    unseen: f64,
+    /// Amounts of the combination's own effect.
+    pair: [f64; 2],
+    /// What is expected of all but the combination's own, in units of speed, by name.
+    means: [f64; TERMS.len()],
+}
+
+impl Felt {
+    /// The speed that is expected, but for the combination's own effect.
+    fn speed_fraction(&self, expected: &Expected) -> f64 {
+        bounded(expected.speed_fraction + self.means.iter().sum::<f64>())
+    }
+}
+
 impl Knowledge {
     fn actor(&self, profile: &WorkloadProfile, appetite: &Appetite) -> Actor {
         Actor {
@@ -135,6 +155,15 @@ impl Knowledge {
     }
 
     pub(super) fn predict(&self, tenants: &[TenantInput<'_>]) -> Vec<Prediction> {
+        self.predict_if(tenants, None).unwrap_or_default()
+    }
+
+    /// With a hope, without terms; `None` where the expected speeds alone leave none.
+    pub(super) fn predict_if(
+        &self,
+        tenants: &[TenantInput<'_>],
+        hope: Option<&Hope<'_>>,
+    ) -> Option<Vec<Prediction>> {
         let appetites: Vec<Appetite> = tenants.iter().map(Appetite::of_tenant).collect();
         let caps: Vec<f64> = tenants.iter().map(prior::cap).collect();
         let actors: Vec<Actor> = tenants
@@ -145,31 +174,36 @@ impl Knowledge {
         let expected: Vec<Expected> =
             (0..tenants.len()).map(|own| prior::expected(&appetites, &caps, own)).collect();
         if let [own] = &expected[..] {
-            return vec![alone(own)];
+            return Some(vec![alone(own)]);
         }
         let combinations: Vec<Option<usize>> =
             (0..actors.len()).map(|own| self.combination(&actors, own)).collect();
-        let tenants = expected.iter().zip(&combinations).enumerate();
+        let felt: Vec<Felt> =
+            expected.iter().enumerate().map(|(own, expected)| self.felt(&actors, own, expected)).collect();
+        let is_new = combinations.iter().any(Option::is_none);
+        // What is particular about the combination is not in the means yet, and what speeds exceed together only slows.
+        if let Some(hope) = hope.filter(|_| combinations.iter().all(Option::is_none))
+            && !hope.allows(felt.iter().zip(&expected).map(|(felt, expected)| felt.speed_fraction(expected)))
+        {
+            return None;
+        }
+        let tenants = felt.into_iter().zip(&expected).zip(&combinations);
         let mut predictions: Vec<Prediction> = tenants
-            .map(|(own, (expected, combination))| self.predict_one(&actors, own, *combination, expected))
+            .map(|((felt, expected), combination)| {
+                self.predict_one(&actors, felt, *combination, expected, hope.is_none())
+            })
             .collect();
-        if combinations.iter().any(Option::is_none) {
+        if is_new {
             let speeds: Vec<f64> = predictions.iter().map(|tenant| tenant.speed_fraction).collect();
             let excess = prior::excess(&appetites, &speeds);
             for (tenant, expected) in predictions.iter_mut().zip(&expected) {
                 tenant.speed_fraction /= 1.0 + (excess - 1.0) * expected.overlap;
             }
         }
-        predictions
+        Some(predictions)
     }
 
-    fn predict_one(
-        &self,
-        actors: &[Actor],
-        own: usize,
-        combination: Option<usize>,
-        expected: &Expected,
-    ) -> Prediction {
+    fn felt(&self, actors: &[Actor], own: usize, expected: &Expected) -> Felt {
         let others: Vec<&Actor> =
             actors.iter().enumerate().filter(|(at, _)| *at != own).map(|(_, actor)| actor).collect();
         let effects = Effects::on(&actors[own], &others, expected);
@@ -180,20 +214,33 @@ impl Knowledge {
         let mut means = [0.0; TERMS.len()];
         for (column, amount) in &effects.known {
             let Some(place) = self.columns.place(column) else {
-                unseen += amount * amount * self.variances.of(column.0);
+                unseen += amount * amount * self.variances.of(column.group());
                 continue;
             };
             known.push((place, *amount));
             if let Some(posterior) = &self.posterior {
-                means[term(column.0.0)] += scale * amount * posterior.mean_of(place);
+                means[term(column.group().0)] += scale * amount * posterior.mean_of(place);
             }
         }
+        Felt { known, unseen, pair: effects.pair, means }
+    }
+
+    fn predict_one(
+        &self,
+        actors: &[Actor],
+        felt: Felt,
+        combination: Option<usize>,
+        expected: &Expected,
+        wants_terms: bool,
+    ) -> Prediction {
+        let Felt { mut known, unseen, pair, means } = felt;
+        let scale = expected.doubt;
         if combination.is_some() {
             known.sort_unstable_by_key(|(place, _)| *place);
         }
         let (mean, variance, of_pair) = match &self.posterior {
             Some(posterior) => {
-                let predicted = posterior.predict(&known, effects.pair, combination, &self.variances);
+                let predicted = posterior.predict(&known, pair, combination, &self.variances);
                 (predicted.mean, predicted.variance, predicted.of_pair)
             }
             None => (0.0, 0.0, 0.0),
@@ -210,11 +257,14 @@ impl Knowledge {
             // How well others are predicted makes a measurement no more exact.
             stretch = (stretch.0.max(1.0), stretch.1.max(1.0));
         }
-        let named = TERMS.iter().zip(means).filter(|(_, mean)| *mean != 0.0);
-        let mut terms: Terms = named.map(|(name, mean)| ((*name).into(), mean)).collect();
-        terms.insert("prior".into(), expected.speed_fraction);
-        terms.insert("pair".into(), scale * of_pair);
-        terms.insert("deviation".into(), deviation * stretch.0);
+        let mut terms = Terms::new();
+        if wants_terms {
+            let named = TERMS.iter().zip(means).filter(|(_, mean)| *mean != 0.0);
+            terms.extend(named.map(|(name, mean)| ((*name).into(), mean)));
+            terms.insert("prior".into(), expected.speed_fraction);
+            terms.insert("pair".into(), scale * of_pair);
+            terms.insert("deviation".into(), deviation * stretch.0);
+        }
         Prediction {
             speed_fraction,
             has_heavy_tail: expected.overlap > 0.0 && !is_measured,

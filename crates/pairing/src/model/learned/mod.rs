@@ -10,7 +10,10 @@
 //! What is learnt is kept by device model and mechanism: observations of others were seen to mislead. With nothing
 //! observed it is the prior with a wide doubt.
 
+mod arrow;
 mod calibrate;
+mod columns;
+mod combination;
 mod effects;
 mod fact;
 mod features;
@@ -25,10 +28,10 @@ mod training;
 pub use training::Owners;
 
 use super::contention::Contention;
-use super::interface::{BOUND_DEVIATIONS, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
+use super::interface::{BOUND_DEVIATIONS, Hope, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
 use crate::history::Observation;
 use crate::view::ProfileBook;
-use knowledge::Knowledge;
+use knowledge::{Knowledge, Prediction};
 use pillion_core::device::Mechanism;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -103,25 +106,23 @@ const TRIED_DOUBT_FRACTION: f64 = 0.8;
 /// No estimate is slower than this.
 const SPEED_MIN: f64 = 0.01;
 
-impl InterferenceModel for Learned {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn predict(
+impl Learned {
+    /// `None` where there is no hope.
+    fn predicted(
         &self,
         tenants: &[TenantInput<'_>],
         device_model: &str,
-    ) -> Result<Vec<SpeedEstimate>, PredictError> {
+        hope: Option<&Hope<'_>>,
+    ) -> Option<Vec<SpeedEstimate>> {
         let knowledge = self.knowledge(tenants, device_model);
         // Whoever was never seen beside others, on a device of which little is known, is judged by its profile alone:
         // with the doubt of a model that has learnt next to nothing, nobody would ever be tried.
         if knowledge.is_new_to(tenants)
             && let Ok(estimates) = Contention.predict(tenants, device_model)
         {
-            return Ok(estimates);
+            return Some(estimates);
         }
-        let mut said = knowledge.predict(tenants);
+        let mut said = knowledge.predict_if(tenants, hope)?;
         // What was tried together is known no worse than what was not.
         if knowledge.has_few_facts_but(tenants)
             && let Ok(estimates) = Contention.predict(tenants, device_model)
@@ -132,21 +133,43 @@ impl InterferenceModel for Learned {
                 said.deviation_tail = said.deviation_tail.min(most);
             }
         }
-        Ok(said
-            .into_iter()
-            .map(|said| {
-                let reach = BOUND_DEVIATIONS * said.deviation_bound;
-                let low = (said.speed_fraction - reach).clamp(SPEED_MIN, 1.0);
-                SpeedEstimate {
-                    speed_fraction: said.speed_fraction,
-                    speed_fraction_deviation: said.deviation_tail,
-                    has_heavy_tail: said.has_heavy_tail,
-                    speed_fraction_low: low.min(said.speed_fraction),
-                    speed_fraction_high: (said.speed_fraction + reach).min(1.0),
-                    terms: said.terms.into(),
-                }
-            })
-            .collect())
+        Some(said.into_iter().map(estimate).collect())
+    }
+}
+
+fn estimate(said: Prediction) -> SpeedEstimate {
+    let reach = BOUND_DEVIATIONS * said.deviation_bound;
+    let low = (said.speed_fraction - reach).clamp(SPEED_MIN, 1.0);
+    SpeedEstimate {
+        speed_fraction: said.speed_fraction,
+        speed_fraction_deviation: said.deviation_tail,
+        has_heavy_tail: said.has_heavy_tail,
+        speed_fraction_low: low.min(said.speed_fraction),
+        speed_fraction_high: (said.speed_fraction + reach).min(1.0),
+        terms: said.terms.into(),
+    }
+}
+
+impl InterferenceModel for Learned {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn predict(
+        &self,
+        tenants: &[TenantInput<'_>],
+        device_model: &str,
+    ) -> Result<Vec<SpeedEstimate>, PredictError> {
+        Ok(self.predicted(tenants, device_model, None).unwrap_or_default())
+    }
+
+    fn predict_if(
+        &self,
+        tenants: &[TenantInput<'_>],
+        device_model: &str,
+        hope: &Hope<'_>,
+    ) -> Result<Option<Vec<SpeedEstimate>>, PredictError> {
+        Ok(self.predicted(tenants, device_model, Some(hope)))
     }
 
     fn misfit_probability(&self, tenants: &[TenantInput<'_>], device_model: &str) -> f64 {

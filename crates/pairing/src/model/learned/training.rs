@@ -1,7 +1,7 @@
 //! From observations to knowledge: facts, variances, and how far to trust them.
 
 use super::calibrate::{Calibration, Sample};
-use super::effects::Group;
+use super::columns::Layout;
 use super::fact::{Fact, rows};
 use super::features::{FeatureSpace, Point};
 use super::fit::{Evidence, Row, Variances};
@@ -96,9 +96,9 @@ pub(super) fn train(profiles: &ProfileBook, observations: &[&Observation], owner
     let misfits = misfits(observations, &mut names);
     let sampled = sampled(&facts, names.workloads.len());
     let (rows, columns, _) = rows(&sampled);
-    let groups = columns.groups();
-    let variances = Evidence::of(rows.iter(), &groups).variances(ITERATIONS);
-    let calibration = calibrated(&sampled, &rows, &groups, &variances);
+    let variances = Evidence::of(rows.iter(), &columns.layout).variances(ITERATIONS);
+    let calibration = calibrated(&sampled, &rows, &columns.layout, &variances);
+    drop((sampled, rows, columns));
     Knowledge::from(Stored {
         space,
         workloads: names.workloads,
@@ -286,7 +286,7 @@ fn sampled(facts: &[Fact], workload_count: usize) -> Vec<Fact> {
     taken.cloned().collect()
 }
 
-fn calibrated(facts: &[Fact], rows: &[Row], groups: &[Group], variances: &Variances) -> Calibration {
+fn calibrated(facts: &[Fact], rows: &[Row], layout: &Layout, variances: &Variances) -> Calibration {
     let pairings: Vec<BTreeSet<u32>> =
         facts.iter().map(|fact| fact.actors.iter().map(|(workload, _, _)| *workload).collect()).collect();
     let mut numbers: BTreeMap<&BTreeSet<u32>, usize> = BTreeMap::new();
@@ -294,7 +294,7 @@ fn calibrated(facts: &[Fact], rows: &[Row], groups: &[Group], variances: &Varian
         let next = numbers.len();
         numbers.entry(pairing).or_insert(next);
     }
-    let folds = Folds { facts, rows, groups, variances };
+    let folds = Folds { facts, rows, layout, variances };
     let by_pairing = (0..FOLDS).flat_map(|fold| {
         folds.left_out(|at| (numbers[&pairings[at]] % FOLDS == fold).then(|| numbers[&pairings[at]]))
     });
@@ -320,7 +320,7 @@ fn calibrated(facts: &[Fact], rows: &[Row], groups: &[Group], variances: &Varian
 struct Folds<'f> {
     facts: &'f [Fact],
     rows: &'f [Row],
-    groups: &'f [Group],
+    layout: &'f Layout,
     variances: &'f Variances,
 }
 
@@ -332,7 +332,7 @@ impl Folds<'_> {
             return Vec::new();
         }
         let others = self.rows.iter().zip(&blocks).filter(|(_, block)| block.is_none()).map(|(row, _)| row);
-        let Some(posterior) = Evidence::of(others, self.groups).posterior(self.variances) else {
+        let Some(posterior) = Evidence::of(others, self.layout).into_posterior(self.variances) else {
             return Vec::new();
         };
         let mut samples = Vec::new();

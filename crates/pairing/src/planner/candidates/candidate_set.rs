@@ -246,7 +246,7 @@ fn estimate_uncapped(evaluator: &Evaluator<'_, '_>, keys: &[CandidateKey]) {
     pairs.dedup();
     pairs.retain(|pair| !evaluator.has_uncapped(pair));
     let answers = in_parallel(evaluator, &pairs, |evaluator, pair| evaluator.estimate_uncapped(*pair));
-    evaluator.remember(pairs.into_iter().zip(answers));
+    evaluator.remember(pairs, answers);
 }
 
 /// Asks about all of them, in their order, on as many threads as there are cores. What one thread finds does not depend on

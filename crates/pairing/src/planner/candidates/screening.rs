@@ -4,14 +4,14 @@
 
 use super::caps::CapSlot;
 use super::evaluation::{Appraisal, Evaluation};
-use super::evaluator::{Evaluator, UncappedPair};
+use super::evaluator::{Evaluator, Uncapped, UncappedAnswer, UncappedPair};
 use super::tenant::CandidateTenant;
-use crate::model::{SpeedEstimate, TenantInput};
+use crate::model::{Hope, SpeedEstimate, TenantInput};
 use crate::plan::Reason;
+use crate::planner::admit;
 use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex};
 use crate::view::DeviceView;
 use pillion_core::share::Sharing;
-use std::sync::Arc;
 
 /// What caps win at most, in speed, of all but one pair in ten that were measured (KACE: 0.29 beside no caps).
 const CAPS_WIN_MAX: f64 = 0.3;
@@ -46,17 +46,23 @@ impl<'a> Evaluator<'_, 'a> {
     pub(super) fn estimate_uncapped(
         &self,
         (kind, lower, higher): UncappedPair,
-    ) -> Option<[SpeedEstimate; 2]> {
+    ) -> UncappedAnswer<[Uncapped; 2]> {
         let device = self.context.kinds[kind];
         let sharing = Sharing::by(device.mechanism, None, None);
         let inputs =
             [lower, higher].map(|profile| TenantInput { profile: self.context.profiles[profile], sharing });
-        let estimates = self.context.model.predict(&inputs, &device.model).ok()?;
-        let without_terms = self
-            .doubted(estimates, [lower, higher])
-            .into_iter()
-            .map(|estimate| SpeedEstimate { terms: Arc::default(), ..estimate });
-        without_terms.collect::<Vec<_>>().try_into().ok()
+        let least = [lower, higher].map(|profile| self.context.least_speeds[profile]);
+        let hope = Hope { least: &least, lacking_max: CAPS_WIN_MAX };
+        let Ok(estimates) = self.context.model.predict_if(&inputs, &device.model, &hope) else {
+            return UncappedAnswer::Unknown;
+        };
+        let Some(estimates) = estimates else { return UncappedAnswer::Hopeless };
+        let estimates = self.doubted(estimates, [lower, higher]);
+        if !hope.allows(estimates.iter().map(|estimate| estimate.speed_fraction_low)) {
+            return UncappedAnswer::Hopeless;
+        }
+        let both: Vec<Uncapped> = estimates.into_iter().map(Uncapped::from).collect();
+        both.try_into().map_or(UncappedAnswer::Unknown, UncappedAnswer::Speeds)
     }
 
     /// Two waiting jobs, by class, at the price of one estimate where an evaluation would cost many.
@@ -87,17 +93,23 @@ impl<'a> Evaluator<'_, 'a> {
 
     /// What they are like without caps, and what caps could make of that.
     fn screen(&self, tenants: &[CandidateTenant<'a>], device: &'a DeviceView) -> Result<Appraisal, Reason> {
-        let uncapped = self.found.uncapped.borrow();
-        let known = self.uncapped_pair(tenants, device).and_then(|pair| uncapped.get(&pair));
-        let Some(known) = known else {
+        let Some(known) = self.uncapped_pair(tenants, device).and_then(|pair| self.uncapped(&pair)) else {
             let evaluation = self.without_caps(tenants, device)?;
             let estimates: Vec<&SpeedEstimate> = evaluation.estimates.iter().collect();
             return Ok(self.screened(tenants, device, evaluation.clone(), &estimates));
         };
         self.may_meet(tenants, device)?;
-        let [lower, higher] = known.as_ref().ok_or(Reason::UnknownWorkload)?;
+        let [lower, higher] = match &known {
+            UncappedAnswer::Speeds(speeds) => speeds,
+            UncappedAnswer::Hopeless => return Ok(Appraisal::NOTHING),
+            UncappedAnswer::Unknown => return Err(Reason::UnknownWorkload),
+        };
         let is_turned = tenants[0].profile > tenants[1].profile;
         let estimates = if is_turned { [higher, lower] } else { [lower, higher] };
+        // Where pairs outside the bounds may be tried, it is told later.
+        if self.context.trials.is_none() && is_hopeless(tenants, &estimates) {
+            return Ok(Appraisal::NOTHING);
+        }
         let evaluation = self.judged(tenants, &[None, None], &estimates, device, None)?;
         Ok(self.screened(tenants, device, evaluation, &estimates))
     }
@@ -123,6 +135,19 @@ impl<'a> Evaluator<'_, 'a> {
     }
 }
 
+/// Whether a promise is not kept without caps, and no caps could help: what such a sharing would be worth need not be known.
+fn is_hopeless(tenants: &[CandidateTenant<'_>], estimates: &[&SpeedEstimate]) -> bool {
+    let mut promises = estimates.iter().zip(tenants);
+    let are_kept = promises.all(|(estimate, tenant)| admit::keeps_promise(estimate, tenant.promise));
+    !are_kept && lacking(tenants, estimates) > CAPS_WIN_MAX
+}
+
+/// How much speed the bounds lack to what was promised, all tenants together.
+fn lacking(tenants: &[CandidateTenant<'_>], estimates: &[&SpeedEstimate]) -> f64 {
+    let lacking = tenants.iter().zip(estimates);
+    lacking.map(|(tenant, own)| tenant.promise.value().recip() - own.speed_fraction_low).sum()
+}
+
 /// Whether there are caps under which the promises could be kept, as far as one estimate without any tells.
 fn caps_could_help(
     tenants: &[CandidateTenant<'_>],
@@ -134,8 +159,6 @@ fn caps_could_help(
     }
     // A cap slows the one that has it: neighbours of another user cannot be helped by what he could take off.
     let is_one_user = tenants.windows(2).all(|pair| pair[0].owner.uid == pair[1].owner.uid);
-    let lacking = tenants.iter().zip(estimates);
-    let lacking: f64 =
-        lacking.map(|(tenant, own)| tenant.promise.value().recip() - own.speed_fraction_low).sum();
-    (is_one_user || without.excluded_by != Some(Reason::PromiseAtRisk)) && lacking <= CAPS_WIN_MAX
+    (is_one_user || without.excluded_by != Some(Reason::PromiseAtRisk))
+        && lacking(tenants, estimates) <= CAPS_WIN_MAX
 }

@@ -57,6 +57,8 @@ pub(crate) struct PlanContext<'a> {
     /// How many of each class could start now.
     pub(crate) startable_count: TiVec<ClassIndex, usize>,
     pub(crate) profiles: TiVec<ProfileIndex, &'a WorkloadProfile>,
+    /// The least speed that anybody with this profile was promised, 0..=1; 0 where pairs outside the bounds may be tried.
+    pub(crate) least_speeds: TiVec<ProfileIndex, f64>,
     pub(crate) profile_index: FxHashMap<(&'a WorkloadKey, &'a str), ProfileIndex>,
     /// What was seen so far of first runs; no job that waits is known by it.
     pub(crate) first_run_index: FxHashMap<SlurmJobId, ProfileIndex>,
@@ -92,7 +94,7 @@ impl<'a> PlanContext<'a> {
         let places = Places::new(view, &classes, &kind_of, &node_of);
         // 3. What is known of the workloads.
         let mut profiles: TiVec<ProfileIndex, &WorkloadProfile> = view.profiles.iter().collect();
-        let profile_index = profiles
+        let profile_index: FxHashMap<(&WorkloadKey, &str), ProfileIndex> = profiles
             .iter_enumerated()
             .map(|(index, profile)| ((&profile.workload, profile.device_model.as_str()), index))
             .collect();
@@ -132,6 +134,10 @@ impl<'a> PlanContext<'a> {
             is_thorough: way_count <= EVALUATED_ALL_MAX,
             is_crowded: startable_count.iter().sum::<usize>() > 2 * free_count,
             startable_count,
+            least_speeds: match trials {
+                None => least_speeds(view, &profiles),
+                Some(_) => vec![0.0; profiles.len()].into(),
+            },
             profiles,
             profile_index,
             first_run_index,
@@ -167,6 +173,22 @@ impl<'a> PlanContext<'a> {
     ) -> Result<(&'a WorkloadProfile, u64), Reason> {
         self.sharers[class][kind].map(|(profile, memory)| (self.profiles[profile], memory))
     }
+}
+
+/// For each profile the least speed that any of its jobs was promised: the loosest of their promises.
+fn least_speeds(
+    view: &ClusterView,
+    profiles: &TiSlice<ProfileIndex, &WorkloadProfile>,
+) -> TiVec<ProfileIndex, f64> {
+    let waiting = view.waiting.iter().map(|job| (&job.workload, job.slowdown_ratio_max));
+    let running = view.devices.iter().flat_map(|device| &device.tenants);
+    let running = running.filter_map(|tenant| Some((tenant.workload.as_ref()?, tenant.slowdown_ratio_max)));
+    let mut least: FxHashMap<&WorkloadKey, f64> = FxHashMap::default();
+    for (workload, promise) in waiting.chain(running) {
+        let own = least.entry(workload).or_insert(1.0);
+        *own = own.min(promise.value().recip());
+    }
+    profiles.iter().map(|profile| least.get(&profile.workload).copied().unwrap_or(0.0)).collect()
 }
 
 /// For each class and kind its profile and the memory that it is admitted with, or why it may not share.

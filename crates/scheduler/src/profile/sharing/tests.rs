@@ -6,17 +6,19 @@ use crate::credit::strain::Strain;
 use crate::profile::Profile;
 use crate::store::memory::MemoryStore;
 use crate::store::prelude::*;
-use crate::store::{JobRecord, MemberStep, NewDecision, NewMember, StoredObservation};
+use crate::store::{JobRecord, MemberStep, Naming, NewDecision, NewMember, StoredObservation};
 use crate::testing::{at, member, new_decision, record, summary};
 use pillion_core::decision::MemberState::{Planned, Released, Running};
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::metric::Metric;
+use pillion_core::name::NameSource;
 use pillion_core::report::{
     ActivityMeans, DeviceSample, DeviceSamples, JobSummary, Launch, ProgressPart, Report, ReportBody,
 };
 use pillion_core::share::Sharing;
 use pillion_core::{
     DecisionId, Fraction, GresType, JobStart, ManualClock, NodeName, SlurmJobId, UserId, WorkloadKey,
+    WorkloadName,
 };
 use pillion_pairing::Role;
 use pillion_slurm::Ending;
@@ -302,4 +304,29 @@ async fn a_promise_that_only_its_user_calls_broken_costs_nobody_anything() {
         let owed = world.store.atonements(30.0, 10).await.unwrap();
         assert_eq!(owed.iter().map(|one| one.uid).collect::<Vec<_>>(), expected);
     }
+}
+
+/// Versions and sizes of a script are of one family; one that nobody named has none, and keeps what was stored before.
+#[tokio::test]
+async fn a_profile_is_of_the_family_that_its_name_says() {
+    let mut world = World::new().await;
+    let namings = [(1, "resnet50-v2.sh"), (2, "ResNet-152")].map(|(which, name)| Naming {
+        workload: workload(which),
+        uid: UserId(1000),
+        name: WorkloadName::safe(name).unwrap(),
+        source: NameSource::Job,
+    });
+    world.store.name_workloads(&namings, at(300)).await.unwrap();
+    for which in 1..=3 {
+        world.tell(&Told::new(10 + which, 300, 400), which).await;
+    }
+    world.tick().await;
+    let mut families = Vec::new();
+    for which in 1..=3 {
+        let stored = world.store.profile(&workload(which), "h200").await.unwrap().unwrap();
+        families.push(stored.profile.family);
+    }
+    assert!(families[0].as_deref().is_some_and(|family| family.ends_with("/resnet")), "{families:?}");
+    assert_eq!(families[0], families[1]);
+    assert_eq!(families[2], None);
 }
