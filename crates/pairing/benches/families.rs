@@ -2,7 +2,7 @@
 //! `cargo bench -p pillion-pairing --bench families`. Each size runs in a process of its own, since what is
 //! measured of memory is the process's peak.
 //!
-//! Without arguments: the sizes of the table. With them: WORKLOADS FAMILIES OBSERVATIONS JOBS DEVICES BUSY_OF_TEN.
+//! Without arguments: the sizes of the table. With them: `WORKLOADS FAMILIES OBSERVATIONS JOBS DEVICES BUSY_OF_TEN`.
 
 #[path = "generated/mod.rs"]
 mod generated;
@@ -34,6 +34,7 @@ fn peak() -> String {
 }
 
 /// One line of the table.
+#[expect(clippy::disallowed_methods, reason = "what it costs is time")]
 fn measure([workloads, families, observation_count, jobs, devices, busy_of_ten]: [u32; 6]) {
     let workloads = Workloads { count: workloads as usize, families: families as usize };
     let profiles = profiles(workloads);

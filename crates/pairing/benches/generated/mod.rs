@@ -38,7 +38,9 @@ fn workload(number: usize) -> WorkloadKey {
 
 /// Progress a second: members of a family differ in size.
 fn rate(workloads: Workloads, number: usize) -> f64 {
-    number.checked_div(workloads.families).map_or(100.0, |member| 100.0 * 0.8_f64.powi((member % 8) as i32))
+    number
+        .checked_div(workloads.families)
+        .map_or(100.0, |member| 100.0 * 0.8_f64.powi(i32::try_from(member % 8).unwrap_or(0)))
 }
 
 /// What is particular about one family beside another, in speed.

@@ -73,12 +73,11 @@ pub(super) fn rows_of(facts: &[Fact], columns: &Columns) -> (Vec<Row>, Combinati
         let (mut by_column, mut left_out) = (BTreeMap::<usize, f64>::new(), 0.0);
         for (column, amount) in &effects.known {
             let has_place = !are_of_several || column.families().is_none();
-            match columns.place(column).filter(|_| has_place) {
-                Some(place) => *by_column.entry(place).or_default() += amount,
-                None => {
-                    let (kind, regime) = column.group();
-                    left_out += amount * amount * kind.expected_variance(regime);
-                }
+            if let Some(place) = columns.place(column).filter(|_| has_place) {
+                *by_column.entry(place).or_default() += amount;
+            } else {
+                let (kind, regime) = column.group();
+                left_out += amount * amount * kind.expected_variance(regime);
             }
         }
         let next = combinations.len();

@@ -442,7 +442,9 @@ impl Posterior {
         for of_block in own.chunk_by(|one, other| self.block_of(one.0) == self.block_of(other.0)) {
             let block = &self.blocks[self.block_of(of_block[0].0)];
             let mut amounts = vec![0.0; block.width];
-            of_block.iter().for_each(|(column, amount)| amounts[column - block.first] += amount);
+            for (column, amount) in of_block {
+                amounts[column - block.first] += amount;
+            }
             for (row, amount) in block.inverse.chunks_exact(block.width).zip(&amounts) {
                 sum += amount * product(row, &amounts);
             }

@@ -13,7 +13,9 @@ const WORKLOADS: u32 = 15;
 
 fn actor(rng: &mut ChaCha8Rng, workload: u32, families: u32) -> (u32, Option<u32>, Point) {
     let mut point = Point::default();
-    point.iter_mut().for_each(|coordinate| *coordinate = rng.random_range(-1.0..1.0));
+    for coordinate in &mut point {
+        *coordinate = rng.random_range(-1.0..1.0);
+    }
     point[SIZE] = f64::from(workload / families) - 1.0;
     (workload, Some(workload % families), point)
 }
