@@ -4,6 +4,7 @@
 use super::recipe::Recipe;
 use crate::store::Store;
 use crate::tick_error::TickError;
+use pillion_pairing::model::Hope;
 use pillion_pairing::{InterferenceModel, PredictError, ProfileBook, SpeedEstimate, TenantInput};
 use serde_json::Value;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -37,6 +38,14 @@ impl InterferenceModel for CurrentModel {
         device_model: &str,
     ) -> Result<Vec<SpeedEstimate>, PredictError> {
         self.model.predict(tenants, device_model)
+    }
+    fn predict_if(
+        &self,
+        tenants: &[TenantInput<'_>],
+        device_model: &str,
+        hope: &Hope<'_>,
+    ) -> Result<Option<Vec<SpeedEstimate>>, PredictError> {
+        self.model.predict_if(tenants, device_model, hope)
     }
     fn misfit_probability(&self, tenants: &[TenantInput<'_>], device_model: &str) -> f64 {
         self.model.misfit_probability(tenants, device_model)
@@ -102,4 +111,53 @@ fn read(version: Option<u64>, body: Option<Value>, recipe: &dyn Recipe) -> Curre
         }
     });
     CurrentModel::new(version, model, recipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pillion_pairing::Observation;
+
+    /// Says of everybody that there is no hope.
+    struct Hopeless;
+
+    impl InterferenceModel for Hopeless {
+        fn name(&self) -> &'static str {
+            "hopeless"
+        }
+        fn predict(&self, _: &[TenantInput<'_>], _: &str) -> Result<Vec<SpeedEstimate>, PredictError> {
+            Ok(Vec::new())
+        }
+        fn predict_if(
+            &self,
+            _: &[TenantInput<'_>],
+            _: &str,
+            _: &Hope<'_>,
+        ) -> Result<Option<Vec<SpeedEstimate>>, PredictError> {
+            Ok(None)
+        }
+        fn power_watts(&self, _: &[TenantInput<'_>], _: &str) -> Option<f64> {
+            None
+        }
+    }
+
+    impl Recipe for Hopeless {
+        fn kind(&self) -> &'static str {
+            "hopeless"
+        }
+        fn train(&self, _: &ProfileBook, _: &[Observation]) -> Value {
+            Value::Null
+        }
+        fn read(&self, _: Value) -> Result<Arc<dyn InterferenceModel>, serde_json::Error> {
+            Ok(Arc::new(Self))
+        }
+    }
+
+    /// The planner asks the current model, and what the model behind it knows sooner it has to say sooner, too.
+    #[test]
+    fn what_the_model_knows_sooner_is_said_sooner() {
+        let current = CurrentModel::new(None, None, &Hopeless);
+        let hope = Hope { least: &[], lacking_max: 0.0 };
+        assert_eq!(current.predict_if(&[], "h100", &hope), Ok(None));
+    }
 }
