@@ -1,5 +1,7 @@
 //! The site that is played out: every job may have a device of its own, all start at once, time goes from event to event.
 
+mod snapshot;
+
 use super::TrialTally;
 use super::record::record_of;
 use super::scene::{Begins, Played, Scene};
@@ -12,13 +14,11 @@ use crate::plan::Pairing;
 use crate::planner::candidates::trial::WATCH_MARGIN_FRACTION;
 use crate::planner::plan;
 use crate::policy::Policy;
-use crate::trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict};
-use crate::view::{ClusterView, DeviceView, FirstRun, ProfileBook, Tenant, WaitingJob};
-use pillion_core::share::Sharing;
-use pillion_core::{DecisionId, Fraction, GresType, Shards, UnixTime, WorkloadKey};
+use crate::trials::{TrialPolicy, TrialRecord, TrialVerdict};
+use crate::view::{ClusterView, ProfileBook};
+use pillion_core::{Fraction, WorkloadKey};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 const JOB_SECONDS: f64 = 3600.0;
 /// Two that do not fit are found out after five minutes.
@@ -30,16 +30,9 @@ const TOGETHER_SECONDS: f64 = 1e-6;
 /// A pair within the bounds is taken apart only where it is seen to be this much slower than promised: more than noise.
 const BREACH_FRACTION: f64 = 0.06;
 
-/// Where a job was at the beginning.
-enum Met {
-    Waiting,
-    /// It ran for the first time, and this was seen of it; absent = nobody may join it.
-    Running(Option<Box<FirstRun>>),
-}
-
 struct Job {
     workload: usize,
-    met: Met,
+    begins: Begins,
     left_seconds: f64,
     started_at: Option<f64>,
     /// Until then it starts again and makes no progress.
@@ -129,31 +122,33 @@ impl<'s> Site<'s> {
 
     fn meet(&mut self, workload: usize, begins: Begins) {
         let number = self.jobs.len();
-        let mut job = Job {
+        let ran_seconds = match begins {
+            Begins::Waits => {
+                self.waiting.insert(number);
+                None
+            }
+            Begins::Runs { for_seconds, .. } => {
+                self.busy_seconds += for_seconds;
+                self.seat_alone(Seat { job: number, cap: None });
+                Some(for_seconds)
+            }
+        };
+        self.jobs.push(Job {
             workload,
-            met: Met::Waiting,
-            left_seconds: JOB_SECONDS,
-            started_at: None,
+            begins,
+            left_seconds: JOB_SECONDS - ran_seconds.unwrap_or(0.0),
+            started_at: ran_seconds.map(|seconds| -seconds),
             idle_until: 0.0,
             has_gone_back: false,
             has_shared: false,
             is_broken: false,
             ended_at: 0.0,
-        };
-        match begins {
-            Begins::Waits => {
-                self.waiting.insert(number);
-            }
-            Begins::Runs { for_seconds, seen } => {
-                job.met = Met::Running(seen);
-                job.left_seconds -= for_seconds;
-                job.started_at = Some(-for_seconds);
-                self.busy_seconds += for_seconds;
-                let seats = vec![Seat { job: number, cap: None }];
-                self.devices.push(Device { seats, pair: None });
-            }
-        }
-        self.jobs.push(job);
+        });
+    }
+
+    /// On a device of its own.
+    fn seat_alone(&mut self, seat: Seat) {
+        self.devices.push(Device { seats: vec![seat], pair: None });
     }
 
     /// Plays until every job has ended.
@@ -208,8 +203,8 @@ impl<'s> Site<'s> {
         };
         let Some((combination, speeds)) = self.measured([a, b]) else {
             self.tally.unmeasured += 1;
-            let moved = self.devices[place].seats.pop();
-            self.devices.push(Device { seats: moved.into_iter().collect(), pair: None });
+            self.devices[place].seats.pop();
+            self.seat_alone(b);
             return;
         };
         self.trials.tried += usize::from(pairing.trial.is_some());
@@ -409,91 +404,13 @@ impl<'s> Site<'s> {
         job.left_seconds = JOB_SECONDS;
         job.has_gone_back = true;
         job.idle_until = self.now + self.trial.restart_seconds;
-        self.devices.push(Device { seats: vec![Seat { job: number, cap: None }], pair: None });
-    }
-
-    /// What the planner sees: who waits, who runs alone, and the book. And of each group the device.
-    fn snapshot(&self) -> (ClusterView, Vec<usize>) {
-        let may_be_joined = |device: &Device| match device.seats[..] {
-            [seat] => {
-                let job = &self.jobs[seat.job];
-                !job.has_gone_back && !matches!(job.met, Met::Running(None))
-            }
-            _ => false,
-        };
-        let hosts: Vec<usize> =
-            (0..self.devices.len()).filter(|place| may_be_joined(&self.devices[*place])).collect();
-        let mut devices: Vec<DeviceView> = Vec::new();
-        for (group, place) in (0..).zip(&hosts) {
-            let seat = self.devices[*place].seats[0];
-            let free = &self.view.devices[0];
-            let tenant = self.tenant(seat, group);
-            devices.push(DeviceView {
-                gres_type: GresType::new(format!("r{place}")),
-                shards_free: 100 - u32::from(tenant.shards.count()),
-                tenants: vec![tenant],
-                ..free.clone()
-            });
-        }
-        devices.extend(self.view.devices.iter().take(self.waiting.len()).cloned());
-        let waiting = self.waiting.iter().map(|job| {
-            let mut waiting: WaitingJob = self.view.waiting[*job].clone();
-            waiting.starts_alone_at =
-                UnixTime::from_epoch(0) + Duration::from_secs_f64((BOUND_SECONDS - self.now).max(0.0));
-            waiting
-        });
-        let open = self.devices.iter().filter_map(|device| {
-            device.pair.as_ref().filter(|pair| pair.verdict_at.is_some())?;
-            let [a, b] = device.seats[..] else { return None };
-            let workloads = [a, b].map(|seat| self.key(seat.job).clone());
-            Some(TrialKind::new(self.truth.device_model.clone(), self.truth.mechanism, workloads))
-        });
-        let view = ClusterView {
-            taken_at: UnixTime::from_epoch(0),
-            devices,
-            waiting: waiting.collect(),
-            trials: TrialBook {
-                open: open.collect(),
-                verdicts: self.verdicts.clone(),
-                records: vec![self.record.clone()],
-                excluded: BTreeSet::new(),
-            },
-            revision: self.view.revision,
-            nodes: self.view.nodes.clone(),
-            alone_claims: Vec::new(),
-            profiles: self.view.profiles.clone(),
-        };
-        (view, hosts)
-    }
-
-    fn tenant(&self, seat: Seat, group: u64) -> Tenant {
-        let (job, waiting) = (&self.jobs[seat.job], &self.view.waiting[seat.job]);
-        let left = Duration::from_secs_f64(job.left_seconds.max(1.0));
-        let first_run = match &job.met {
-            Met::Waiting => None,
-            Met::Running(seen) => seen.clone(),
-        };
-        Tenant {
-            job_id: waiting.start.job_id,
-            uid: waiting.uid,
-            account: String::new(),
-            workload: Some(waiting.workload.clone()),
-            group: Some(DecisionId(group)),
-            is_running: true,
-            sharing: Sharing::by(self.truth.mechanism, seat.cap, None),
-            shards: Shards::try_new(if first_run.is_some() { 50 } else { 40 }).unwrap_or(Shards::ALL),
-            slowdown_ratio_max: waiting.slowdown_ratio_max,
-            memory_bytes: first_run.is_none().then_some(0),
-            first_run,
-            time_limit_at: None,
-            expected_end_at: Some(UnixTime::from_epoch(0) + left),
-        }
+        self.seat_alone(Seat { job: number, cap: None });
     }
 
     fn scored(mut self) -> Played {
         let promise = self.policy.slowdown_ratio_max.value();
         let shared = self.jobs.iter().filter(|job| job.has_shared);
-        let joined_count = shared.clone().filter(|job| matches!(job.met, Met::Running(_))).count();
+        let joined_count = shared.clone().filter(|job| matches!(job.begins, Begins::Runs { .. })).count();
         for job in shared {
             let slowdown = (job.ended_at - job.started_at.unwrap_or(0.0)) / JOB_SECONDS;
             self.tally.paired += 1;

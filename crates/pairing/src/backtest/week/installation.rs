@@ -89,7 +89,7 @@ impl<'w, 'a> Installation<'w, 'a> {
         let seen = round.names.iter().copied().filter(is_first).collect::<Vec<_>>();
         let seen = seen.into_iter().map(|name| (name, self.so_far(name))).collect();
         if let Some(trial) = self.week.options.trials {
-            return self.played(round, &seen, trial);
+            return self.played(tally, round, &seen, trial);
         }
         let view = round::view(self.week, round, &self.names, &seen);
         let plan = plan(&view, &self.model(round), &round::policy(self.week, round, &self.names));
@@ -109,6 +109,7 @@ impl<'w, 'a> Installation<'w, 'a> {
     /// The same round played out, with trials: who breaks a promise is taken apart, and what was seen is planned with at once.
     fn played(
         &mut self,
+        of_jobs: Tally,
         round: &Round,
         seen: &BTreeMap<usize, WorkloadProfile>,
         trial: TrialPolicy,
@@ -129,18 +130,16 @@ impl<'w, 'a> Installation<'w, 'a> {
         let Played { tally, trials, joined_count, known, verdicts } =
             play(scene, ChaCha8Rng::from_rng(&mut self.rng));
         (self.history, self.verdicts) = (known, verdicts);
-        let is_first = |name: &&usize| **name >= round.known_count;
         Tally {
-            jobs: tally.jobs,
             paired: tally.paired,
             broken: tally.broken,
             sent_back: trials.went_back,
             unfit: tally.unfit,
-            first_runs: round.names.iter().filter(is_first).count(),
             first_runs_joined: joined_count,
             unmeasured: tally.unmeasured,
             hours_saved: tally.hours_saved,
             hours_kept: tally.hours_kept,
+            ..of_jobs
         }
     }
 

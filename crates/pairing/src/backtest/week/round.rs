@@ -61,11 +61,9 @@ pub(super) fn view(
     names: &Names,
     seen: &BTreeMap<usize, WorkloadProfile>,
 ) -> ClusterView {
-    let mut book: BTreeMap<usize, WorkloadProfile> = BTreeMap::new();
     let (mut waiting, mut devices) = (Vec::new(), Vec::new());
     for (at, name) in (0..).zip(&round.names) {
         let tenants = if *name < round.known_count {
-            book.entry(*name).or_insert_with(|| names.profiles[*name].clone());
             waiting.push(job(week, &names.profiles[*name], at));
             Vec::new()
         } else if week.options.first_runs == FirstRuns::Host {
@@ -75,6 +73,22 @@ pub(super) fn view(
         };
         devices.push(device(&week.truth, at, tenants));
     }
+    cluster(round, names, devices, waiting)
+}
+
+/// All jobs of a round as if they waited, each with a free device: what [`super::super::trials`] plays out.
+pub(super) fn scene_view(week: &Week<'_>, round: &Round, names: &Names) -> ClusterView {
+    let jobs = (0..).zip(&round.names);
+    let devices = jobs.clone().map(|(at, _)| device(&week.truth, at, Vec::new())).collect();
+    let waiting = jobs.map(|(at, name)| job(week, &names.profiles[*name], at)).collect();
+    cluster(round, names, devices, waiting)
+}
+
+/// With the profiles of the round's known jobs.
+fn cluster(round: &Round, names: &Names, devices: Vec<DeviceView>, waiting: Vec<WaitingJob>) -> ClusterView {
+    let known: BTreeSet<usize> =
+        round.names.iter().copied().filter(|name| *name < round.known_count).collect();
+    let book: Vec<WorkloadProfile> = known.into_iter().map(|name| names.profiles[name].clone()).collect();
     ClusterView {
         trials: TrialBook::default(),
         revision: Revision(0),
@@ -82,24 +96,6 @@ pub(super) fn view(
         nodes: vec![NodeView::boundless(NODE)],
         devices,
         waiting,
-        alone_claims: Vec::new(),
-        profiles: ProfileBook::from(book.into_values().collect::<Vec<_>>()),
-    }
-}
-
-/// All jobs of a round as if they waited, each with a free device: what [`super::super::trials`] plays out.
-pub(super) fn scene_view(week: &Week<'_>, round: &Round, names: &Names) -> ClusterView {
-    let known: BTreeSet<usize> =
-        round.names.iter().copied().filter(|name| *name < round.known_count).collect();
-    let book: Vec<WorkloadProfile> = known.into_iter().map(|name| names.profiles[name].clone()).collect();
-    let jobs = (0..).zip(&round.names);
-    ClusterView {
-        trials: TrialBook::default(),
-        revision: Revision(0),
-        taken_at: UnixTime::from_epoch(0),
-        nodes: vec![NodeView::boundless(NODE)],
-        devices: jobs.clone().map(|(at, _)| device(&week.truth, at, Vec::new())).collect(),
-        waiting: jobs.map(|(at, name)| job(week, &names.profiles[*name], at)).collect(),
         alone_claims: Vec::new(),
         profiles: ProfileBook::from(book),
     }
