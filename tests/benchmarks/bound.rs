@@ -6,7 +6,7 @@ use pillion_device::simulated::contention::{Seat, evaluate};
 use pillion_device::simulated::hardware::{self, Hardware};
 use pillion_device::simulated::workload::{self, Placed};
 use pillion_tests::peers::Order;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Hours of the jobs alone, and what is saved of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,7 +34,7 @@ pub(crate) fn bound(orders: &[Order], device_model: &str, slowdown_ratio_max: f6
     }
     let alone: f64 = orders.iter().map(|order| f64::from(order.work_seconds)).sum();
     let everybody = vec![true; orders.len()];
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     let not_first: Vec<bool> = orders.iter().map(|order| !seen.insert(order.workload.as_str())).collect();
     Ok(Bound {
         alone_hours: alone / 3600.0,

@@ -33,7 +33,8 @@ impl Harm {
         })
         .unwrap();
         let starts = std::fs::read_to_string(cluster.home("alice").join(format!("starts.{job}"))).unwrap();
-        let node = if is_held(&fields) { None } else { cluster.node(&fields["NodeList"]).ok() };
+        // One that is held is on no node.
+        let node = (!is_held(&fields)).then(|| cluster.node(&fields["NodeList"]).unwrap());
         Self {
             state: if is_held(&fields) { "HELD".to_owned() } else { fields["JobState"].clone() },
             start_count: starts.lines().count(),
