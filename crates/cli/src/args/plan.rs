@@ -192,7 +192,7 @@ pub struct BacktestArgs {
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
     /// A fresh installation over a simulated week of recurring jobs, instead of single queues
-    #[arg(long, conflicts_with_all = ["queues", "observed"], help_heading = WEEK)]
+    #[arg(long, conflicts_with_all = ["queues", "observed", "observe"], help_heading = WEEK)]
     pub week: bool,
     /// Jobs in each of the four rounds of a day
     #[arg(long, value_name = "N", default_value_t = 40, requires = "week", help_heading = WEEK,

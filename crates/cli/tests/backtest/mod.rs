@@ -193,6 +193,7 @@ async fn what_makes_no_sense_is_refused_in_a_line() {
         ("--device k80", 65, "no measured pair is of the device 'k80'"),
         ("--plot solo.csv", 65, "cannot write solo.csv"),
         ("--week --queues 8", 64, "cannot be used with"),
+        ("--week --observe chosen", 64, "cannot be used with"),
         ("--jobs 8", 64, "--week"),
         ("--week --recur 1.5", 64, "a fraction from 0 to 1 is expected"),
     ];
