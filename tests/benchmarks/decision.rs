@@ -87,6 +87,7 @@ fn job(number: u32) -> anyhow::Result<WaitingJob> {
         memory_bytes_declared: None,
         solo_cap: None,
         owes_runs: 0,
+        use_beyond_fraction: 0.0,
         gpu_type: None,
         cpus: 4,
         memory_mib: 4096,

@@ -46,6 +46,7 @@ pub(crate) fn job(id: u32, workload: &str) -> WaitingJob {
         memory_bytes_declared: None,
         solo_cap: None,
         owes_runs: 0,
+        use_beyond_fraction: 0.0,
         gpu_type: None,
         cpus: 4,
         memory_mib: 1024,

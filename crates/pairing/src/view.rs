@@ -192,6 +192,10 @@ pub struct WaitingJob {
     /// Runs alone that its user owes; 0 = it may share.
     #[serde(default)]
     pub owes_runs: u32,
+    /// How much more of a device it was seen to use beside others than its profile says, where the site books by use; 0 =
+    /// nothing, or nobody asks.
+    #[serde(default)]
+    pub use_beyond_fraction: f64,
     /// `gpu:h100:1`: the type it asked for.
     pub gpu_type: Option<String>,
     /// CPUs of one node that it asks for.

@@ -178,6 +178,7 @@ fn job(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32) -> WaitingJob {
         memory_bytes_declared: None,
         solo_cap: None,
         owes_runs: 0,
+        use_beyond_fraction: 0.0,
         gpu_type: None,
         cpus: [4, 6, 8, 12][of % 4],
         memory_mib: 16 << 10,

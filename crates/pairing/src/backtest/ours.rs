@@ -110,6 +110,7 @@ fn job(backtest: &Backtest<'_>, book: &ProfileBook, id: u32, workload: &Workload
         memory_bytes_declared: peak.is_none().then_some(0),
         solo_cap: None,
         owes_runs: 0,
+        use_beyond_fraction: 0.0,
         gpu_type: None,
         cpus: 0,
         memory_mib: 0,

@@ -69,6 +69,7 @@ pub(super) fn read_queue(
             memory_bytes_declared: profile.memory_bytes_peak.is_none().then_some(0),
             solo_cap: None,
             owes_runs: 0,
+            use_beyond_fraction: 0.0,
             workload: job.workload,
             gpu_type: None,
             cpus: 0,
@@ -97,7 +98,7 @@ pub(super) fn read_running(
         let remaining = row.amount("remaining_seconds")?.map(|seconds| seconds.min(SECONDS_MAX));
         let profile = ground.profile(profiles, &job.workload);
         // Without telemetry nothing says how much it uses, and a joiner has to find room.
-        let shards: Shards = shards::of_host(profile);
+        let shards: Shards = shards::of_host(shards::use_expected(profile, 0.0));
         let tenant = Tenant {
             job_id: SlurmJobId::plain(id),
             uid: job.uid,

@@ -3,6 +3,7 @@
 mod budget;
 mod measured_alone;
 mod properties;
+mod shards_by_use;
 mod trials;
 
 use crate::model::Contention;

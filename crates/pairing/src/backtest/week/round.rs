@@ -184,6 +184,7 @@ fn job(week: &Week<'_>, profile: &WorkloadProfile, at: u32) -> WaitingJob {
         memory_bytes_declared: profile.memory_bytes_peak.is_none().then_some(0),
         solo_cap: None,
         owes_runs: 0,
+        use_beyond_fraction: 0.0,
         gpu_type: None,
         cpus: 0,
         memory_mib: 0,
