@@ -6,6 +6,7 @@
 
 mod accounts;
 mod browse;
+mod charges;
 mod credit;
 mod decisions;
 mod error;
@@ -29,6 +30,7 @@ pub use accounts::{Account, GroupBy, RunAccount, RunFilter, Sums};
 pub use browse::{
     DecisionFilter, Heat, HeatCell, HeatFilter, LIST_LIMIT_DEFAULT, OUTCOMES_MAX, Occupancy, Tenant,
 };
+pub use charges::{Charge, Charges};
 pub use credit::{Atonement, Credit, CreditLoss};
 pub use decisions::{Decision, Decisions, Member, MemberStep, NOBODY_RAN, NewDecision, NewMember};
 pub use error::StoreError;
@@ -75,6 +77,7 @@ store_of!(
     Faults,
     Operators,
     Credit,
+    Charges,
     Names,
     Events,
     Observations,

@@ -2,6 +2,7 @@
 
 use crate::accounts::{hours_and_runs_add_up_to_the_same, what_runs_used_and_gained_is_told_by_filter};
 use crate::browse::who_holds_devices_and_what_came_of_it_is_told;
+use crate::charges::what_was_used_beyond_profiles_is_the_mean_of_the_last_runs;
 use crate::credit::credit_is_lost_once_a_start_and_atoned_by_runs_alone;
 use crate::faults::{
     a_fault_of_a_device_is_told_once_and_when_it_is_over, a_job_is_requeued_once, a_run_is_judged_once,
@@ -62,6 +63,7 @@ macro_rules! suite {
 
 suite! {
     a_start_is_as_slurm_told_of_it,
+    what_was_used_beyond_profiles_is_the_mean_of_the_last_runs,
     credit_is_lost_once_a_start_and_atoned_by_runs_alone,
     a_job_reads_as_it_was_recorded,
     what_jobs_do_makes_no_plan_stale,

@@ -278,7 +278,17 @@ pub(crate) fn account(id: u32) -> RunAccount {
         promises_broken: 3,
         sent_back_run_count: 4,
     };
-    RunAccount { uid, user, account, partition, workload, node: node(), ended_at: summary(id).ended_at, sums }
+    RunAccount {
+        uid,
+        user,
+        account,
+        partition,
+        workload,
+        node: node(),
+        ended_at: summary(id).ended_at,
+        sums,
+        use_beyond_fraction: None,
+    }
 }
 
 /// With every value present, none equal to another.

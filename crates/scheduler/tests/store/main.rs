@@ -5,6 +5,7 @@ mod accounts;
 mod bad_credit;
 mod bad_rows;
 mod browse;
+mod charges;
 mod conformance;
 mod credit;
 mod faults;
