@@ -191,6 +191,16 @@ pub enum Trials {
     On,
 }
 
+/// By what shards are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShardsBy {
+    /// What the workload uses alone.
+    Profile,
+    /// That, and what its runs were seen to use beyond it.
+    Use,
+}
+
 /// `[policy]`: who may share with whom, and what for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -234,6 +244,11 @@ pub struct PolicyConfig {
     /// promise to somebody else. By user, for a name is anybody's to make up. 0: none, it is only told as an event.
     #[schemars(range(min = 0, max = 1000))]
     pub credit_runs: u32,
+    /// By what the shards are chosen that Slurm books and bills for a job that shares. "profile": by how much of a GPU its
+    /// workload uses alone. "use": by that, and by how much more than its profile says its last runs were seen to use beside others; of
+    /// a workload that was not seen beside others, by how much more its user's were. A running job keeps what it was booked with.
+    #[schemars(with = "String", extend("enum" = ["profile", "use"]))]
+    pub shards_by: ShardsBy,
     /// Devices that one user's jobs may hold at once for themselves alone, because they are measured or leave room for nobody,
     /// before his next such job comes after everybody else's. It costs nobody anything who waits alone.
     #[schemars(range(min = 1, max = 100_000))]
@@ -372,6 +387,7 @@ impl Default for PolicyConfig {
             first_runs: FirstRuns::Alone,
             first_run_seconds_min: 300.0,
             credit_runs: 10,
+            shards_by: ShardsBy::Profile,
             alone_devices_max: 4,
             broken_budget_fraction: 0.02,
             pair_when_idle: true,

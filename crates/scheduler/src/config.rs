@@ -4,7 +4,9 @@ use crate::context::Settings;
 use crate::grpc::auth::Operators;
 use crate::pace::PaceSettings;
 use crate::train::Training;
-use pillion_config::{FirstRuns, Objective, PolicyConfig, Scheduler, TrainingConfig, Trials, Users};
+use pillion_config::{
+    FirstRuns, Objective, PolicyConfig, Scheduler, ShardsBy, TrainingConfig, Trials, Users,
+};
 use pillion_core::SlowdownRatio;
 use pillion_pairing::{FirstRuns as FirstRunRule, Objective as Aim, Policy, TrialPolicy, UserPolicy};
 use std::time::Duration;
@@ -20,6 +22,7 @@ pub fn settings(config: &Scheduler) -> Settings {
         policy: Policy { first_runs: first_runs(config), ..policy(&config.policy) },
         alone_devices_max: config.policy.alone_devices_max,
         credit_runs: config.policy.credit_runs,
+        books_by_use: config.policy.shards_by == ShardsBy::Use,
         heartbeat_path: Some(config.heartbeat_path.clone()),
         gpu_types: config.pool.gpu_types.clone(),
         training: training(config.training),
@@ -54,6 +57,7 @@ fn policy(config: &PolicyConfig) -> Policy {
         first_run_seconds_min,
         // Of users and the order in which they are served, and of what runs already: the scheduler's own.
         credit_runs: _,
+        shards_by: _,
         alone_devices_max: _,
         broken_budget_fraction,
         pair_when_idle,
@@ -133,6 +137,18 @@ mod tests {
         assert_eq!(settings.alone_devices_max, Settings::default().alone_devices_max);
         assert_eq!(settings.pace, Settings::default().pace);
         assert_eq!(format!("{:?}", settings.training), format!("{:?}", Training::default()));
+    }
+
+    #[test]
+    fn shards_are_booked_by_profiles_until_the_site_wants_them_by_use() {
+        let books_by_use = |line: &str| {
+            let text = format!("[pool]\npartitions = [\"a\"]\n[policy]\n{line}");
+            settings(&pillion_config::parse_scheduler(&text).unwrap()).books_by_use
+        };
+        assert!(!books_by_use("") && !books_by_use("shards_by = \"profile\""));
+        assert!(books_by_use("shards_by = \"use\""));
+        let text = "[pool]\npartitions = [\"a\"]\n[policy]\nshards_by = \"guess\"\n";
+        assert!(pillion_config::parse_scheduler(text).is_err());
     }
 
     #[test]

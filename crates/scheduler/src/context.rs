@@ -56,6 +56,8 @@ pub struct Settings {
     pub heartbeat_path: Option<PathBuf>,
     /// How many runs alone a user owes who lost the right to share.
     pub credit_runs: u32,
+    /// Whether what runs used beyond their profiles is booked with the next ones.
+    pub books_by_use: bool,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
     /// Names by device model under which users may ask for it.
@@ -85,6 +87,7 @@ impl Default for Settings {
             config_path: None,
             heartbeat_path: None,
             credit_runs: 10,
+            books_by_use: false,
             alone_devices_max: 4,
             gpu_types: BTreeMap::new(),
             history_kept: None,

@@ -7,7 +7,7 @@ use crate::context::{Context, Settings};
 use crate::scan::{Scan, is_waiting};
 use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
 use crate::tick_error::TickError;
-use crate::view::{Sources, TrialHistory, TrialSources, cluster_view};
+use crate::view::{Charged, Sources, TrialHistory, TrialSources, cluster_view};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{JobStart, Revision, SlurmJobId, UserId, WorkloadKey};
 use pillion_pairing::{ClusterView, Explanation, Pairing, Plan, Reason, WaitingJob, plan};
@@ -78,7 +78,7 @@ impl Engine {
         let decisions = context.store.active_decisions().await?;
         let profiles = context.store.profiles().await?;
         let drains = context.store.drains().await?;
-        let owed = self.owed().await?;
+        let (owed, charged) = (self.owed().await?, self.charged().await?);
         let agents = context.agents.all();
         let history = self.history().await?;
         let board = context.board();
@@ -93,6 +93,7 @@ impl Engine {
             profiles: &profiles,
             policy: &context.settings.policy,
             owed: &owed,
+            charged: &charged,
             amiss: &board.amiss,
             first_runs: &board.first_runs,
             alone_devices_max: context.settings.alone_devices_max,
@@ -120,6 +121,14 @@ impl Engine {
             .map(|one| (one.uid, credit_runs.saturating_sub(one.runs_alone)))
             .filter(|(_, runs)| *runs > 0)
             .collect())
+    }
+
+    /// What jobs are booked with beyond their profiles, where the site books by use.
+    async fn charged(&self) -> Result<Charged, TickError> {
+        if !self.context.settings.books_by_use {
+            return Ok(Charged::default());
+        }
+        Ok(self.context.store.charges().await?.into_iter().collect())
     }
 
     /// Plans on the view of now without committing, for `pillion plan --live`.

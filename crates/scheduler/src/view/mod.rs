@@ -1,10 +1,12 @@
 //! Makes the engine's snapshot from the last scan, the active decisions, the agents and the profiles: pure.
 
+mod charged;
 mod order;
 mod request;
 mod sources;
 mod trials;
 
+pub use charged::Charged;
 pub use request::gpu_type_names;
 pub use sources::{Sources, TrialSources};
 pub use trials::TrialHistory;
@@ -239,12 +241,14 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
             held = Some(format!("its array runs at most {throttle} at once"));
         }
     }
+    let workload = workload_of(job, mark);
     Some(WaitingJob {
         start: job.start(),
         uid: job.uid,
         account: job.account.clone(),
         partition: job.partition.clone(),
-        workload: workload_of(job, mark),
+        use_beyond_fraction: sources.charged.beyond_fraction(job.uid, &workload),
+        workload,
         submitted_at: job.submitted_at,
         starts_alone_at: job.eligible_at.unwrap_or(sources.scan.at),
         slowdown_ratio_max: mark.slowdown_ratio_max.map_or(sources.policy.slowdown_ratio_max, promise),

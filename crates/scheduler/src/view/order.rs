@@ -192,6 +192,7 @@ mod tests {
             profiles: &[known],
             policy: &Policy::default(),
             owed: &BTreeMap::new(),
+            charged: &crate::view::Charged::default(),
             amiss: &Amiss::default(),
             first_runs: &BTreeMap::new(),
             alone_devices_max: 2,

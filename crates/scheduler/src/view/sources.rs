@@ -1,5 +1,6 @@
 //! What a view is made from.
 
+use super::charged::Charged;
 use super::trials::TrialHistory;
 use crate::agents::AgentState;
 use crate::context::FirstRunSeen;
@@ -49,6 +50,8 @@ pub struct Sources<'a> {
     pub policy: &'a Policy,
     /// Runs alone that users owe.
     pub owed: &'a BTreeMap<UserId, u32>,
+    /// What jobs are booked with beyond their profiles.
+    pub charged: &'a Charged,
     /// Devices whose tenants are not as they were planned.
     pub amiss: &'a Amiss,
     /// First runs, as far as they were measured.

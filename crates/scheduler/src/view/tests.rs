@@ -97,6 +97,7 @@ fn view_of(world: World) -> ClusterView {
         profiles: &world.profiles,
         policy: &Policy::default(),
         owed: &BTreeMap::new(),
+        charged: &Charged::default(),
         amiss: &world.amiss,
         first_runs: &world.first_runs,
         alone_devices_max: 2,
