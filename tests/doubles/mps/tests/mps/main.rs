@@ -6,6 +6,7 @@ mod faults;
 mod node;
 mod partitions;
 mod refusals;
+mod scopes;
 mod strangers;
 
 use node::{Node, command, connected, is_root, runs, until};
