@@ -55,12 +55,14 @@ impl Entry {
         AgentState { is_connected: self.is_connected(), ..self.state.clone() }
     }
 
-    /// The devices that are not closed by a fault; none of an agent that does not respond.
+    /// The devices that are not closed by a fault, but for one that any user can bring about: where jobs wait for such a device,
+    /// it is Slurm's to start them, alone and at their bound. None of an agent that does not respond.
     fn open_devices(&self) -> impl Iterator<Item = &DeviceDescription> {
         let devices = if self.is_connected() { self.state.devices.as_slice() } else { &[] };
         devices.iter().filter(|device| {
             let condition = self.state.conditions.get(&device.gres_type);
-            condition.and_then(DeviceCondition::closed_by).is_none()
+            let closed_by = condition.and_then(DeviceCondition::closed_by);
+            closed_by.is_none_or(|fault| fault.kind.is_at_users_will())
         })
     }
 }
@@ -344,19 +346,19 @@ mod tests {
         let greeting = AgentHello { devices, ..hello() };
         let (stream, _inbox) = agents.connect(&greeting, UnixTime::from_epoch(11));
         assert_eq!(takes(), (true, true, true));
-        let hangs = |name: &str| DeviceCondition {
+        let with = |name: &str, kind: FaultKind| DeviceCondition {
             gres_type: GresType::new(name),
-            faults: vec![DeviceFault {
-                kind: FaultKind::Unreadable,
-                detail: "it hangs".into(),
-                since: UnixTime::from_epoch(12),
-            }],
+            faults: vec![DeviceFault { kind, detail: "said so".into(), since: UnixTime::from_epoch(12) }],
             sources: BTreeMap::new(),
         };
+        let hangs = |name: &str| with(name, FaultKind::Unreadable);
         agents.set_conditions(&stream, &[hangs("g0")]);
         assert_eq!(takes(), (true, true, true), "the other one is well");
         agents.set_conditions(&stream, &[hangs("g0"), hangs("g1")]);
         assert_eq!(takes(), (false, false, true), "drivers that hang");
+        // A user who logs in and begins a process on each device holds nobody's job back beyond its bound.
+        agents.set_conditions(&stream, &[hangs("g0"), with("g1", FaultKind::Outsider)]);
+        assert_eq!(takes(), (true, true, true));
     }
 
     #[test]
