@@ -140,6 +140,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_of_users_rights_reaches_the_scheduler() {
+        let text = "[pool]\npartitions = [\"a\"]\n[policy]\ncredit_runs = 3\nalone_devices_max = 7\n";
+        let settings = settings(&pillion_config::parse_scheduler(text).unwrap());
+        assert_eq!((settings.credit_runs, settings.alone_devices_max), (3, 7));
+    }
+
+    #[test]
     fn shards_are_booked_by_profiles_until_the_site_wants_them_by_use() {
         let books_by_use = |line: &str| {
             let text = format!("[pool]\npartitions = [\"a\"]\n[policy]\n{line}");

@@ -333,3 +333,6 @@ fn new_decision(pairing: &Pairing, known: &Known<'_>) -> NewDecision {
         members: members.collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;
