@@ -55,6 +55,12 @@ impl Strain {
         }
     }
 
+    /// Of one who held far more memory than he was let in with.
+    #[cfg(test)]
+    pub(crate) fn of_memory(group: DecisionId) -> Self {
+        Self { memory_count: 100, ..Self::of(group, UnixTime::from_epoch(0)) }
+    }
+
     /// One more sample with this tenant in it.
     pub(super) fn add(&mut self, own: JobStart, at: UnixTime, look: &Look) {
         self.seen_at = at;
@@ -85,8 +91,12 @@ impl Strain {
     #[expect(clippy::cast_precision_loss, reason = "samples are far below 2^53")]
     pub(crate) fn bears_out(&self) -> bool {
         let is_measured = self.surplus_count >= BEYOND_MIN;
+        self.is_by_memory() || (is_measured && self.surplus_sum / self.surplus_count as f64 > SURPLUS_MIN)
+    }
+
+    /// Whether he held far more memory than he was let in with: that is read of each, and nobody else's doing.
+    pub(crate) const fn is_by_memory(&self) -> bool {
         self.memory_count >= BEYOND_MIN
-            || (is_measured && self.surplus_sum / self.surplus_count as f64 > SURPLUS_MIN)
     }
 
     /// Whether it may still be asked for.

@@ -328,6 +328,27 @@ async fn another_users_counter_counts_where_what_was_measured_bears_it_out() {
     }
 }
 
+/// Compute units are the device's: a user who is known to be light, does more himself and writes his counter slower would have one
+/// guest after the other sent away. Once an hour, then. Memory is read of each, and may be told as often as it is so.
+#[tokio::test]
+async fn what_may_be_ones_own_doing_sends_others_away_once_an_hour() {
+    let newcomer = Is { uid: 1001, run_count: 1, ..PLAIN };
+    let beyond = Strain::beyond(DecisionId(1));
+    for (strain, since_seconds, is_sent) in
+        [(beyond, 3_000, false), (beyond, 4_000, true), (Strain::of_memory(DecisionId(1)), 3_000, true)]
+    {
+        let mut world = World::new(Watch::Act, &[PLAIN, newcomer]);
+        world.context.board_mut().believed.insert(UserId(1000), at(NOW - since_seconds));
+        world.context.board_mut().strains.insert(world.start(1), strain);
+        world.pass_for(80, &SLOWED).await;
+        assert_eq!(!world.intended().await.is_empty(), is_sent, "{strain:?} {since_seconds} s later");
+    }
+    let mut world = World::new(Watch::Act, &[PLAIN, newcomer]);
+    world.context.board_mut().strains.insert(world.start(1), beyond);
+    world.pass_for(80, &SLOWED).await;
+    assert_eq!(world.context.board().believed.keys().collect::<Vec<_>>(), [&UserId(1000)], "it counts");
+}
+
 #[tokio::test]
 async fn a_job_that_was_started_again_before_stays() {
     let mut world = World::new(Watch::Act, &[PLAIN, PLAIN]);
