@@ -6,7 +6,7 @@ use crate::store::{Decision, Member, StoredObservation};
 use pillion_config::Watch;
 use pillion_core::device::Mechanism;
 use pillion_core::{GresType, NodeName, SlurmJobId};
-use pillion_pairing::{Observation, TrialBook, TrialKind, TrialRecord, TrialVerdict, WaitingJob};
+use pillion_pairing::{Observation, TrialBook, TrialKind, TrialRecord, TrialVerdict, WaitingJob, user_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whose watch has not spoken after so long says nothing any more: a counter stands still, or counts too rarely.
@@ -85,19 +85,23 @@ fn is_awaited(company: [&Member; 2], sources: Sources<'_>) -> bool {
     since.iter().any(|seconds| seconds.is_none_or(|seconds| seconds < OPEN_SECONDS_MAX))
 }
 
-/// How sharing fared: a pair held where both were at least this fast.
+/// How sharing fared: a pair held where both were at least this fast. It is the word of whoever was slower: how fast a job goes, its
+/// user says.
 fn records<'a>(verdicts: impl Iterator<Item = &'a TrialVerdict>, speed_min: f64) -> Vec<TrialRecord> {
-    let mut counts: BTreeMap<(&str, Mechanism), (u32, u32)> = BTreeMap::new();
+    let mut counts: BTreeMap<(&str, &str, Mechanism), (u32, u32)> = BTreeMap::new();
     for verdict in verdicts {
         let held =
             verdict.speed_fractions.is_some_and(|speeds| speeds.iter().all(|speed| *speed >= speed_min));
+        let slower = verdict.speed_fractions.is_some_and(|[a, b]| b < a);
+        let user = user_of(&verdict.kind.workloads[usize::from(slower)]);
         let (seen_count, held_count) =
-            counts.entry((&verdict.kind.device_model, verdict.kind.mechanism)).or_default();
+            counts.entry((user, &verdict.kind.device_model, verdict.kind.mechanism)).or_default();
         *seen_count += 1;
         *held_count += u32::from(held);
     }
-    let records = counts.into_iter().map(|((device_model, mechanism), (seen_count, held_count))| {
-        TrialRecord { device_model: device_model.to_owned(), mechanism, seen_count, held_count }
+    let records = counts.into_iter().map(|((user, device_model, mechanism), (seen_count, held_count))| {
+        let (user, device_model) = (user.to_owned(), device_model.to_owned());
+        TrialRecord { user, device_model, mechanism, seen_count, held_count }
     });
     records.collect()
 }

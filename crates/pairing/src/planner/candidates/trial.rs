@@ -10,6 +10,7 @@ use crate::model::{SpeedEstimate, TenantInput};
 use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex};
 use crate::planner::trial::{Seen, Trials, TryKey};
 use crate::policy::Objective;
+use crate::trials::user_of;
 use crate::view::DeviceView;
 use pillion_core::Fraction;
 use pillion_core::metric::Metric;
@@ -151,7 +152,7 @@ impl<'a> Evaluator<'_, 'a> {
             Seen::At(_) => 1.0 - misfit,
             Seen::Never => {
                 let said = (1.0 - misfit) * kept[0].0 * kept[1].0;
-                said * trials.believed_fraction(device)
+                said * trials.believed_fraction(device, user_of(workloads[0]))
             }
         };
         let is_sure = keep_probability >= SURE_PROBABILITY;

@@ -122,6 +122,19 @@ fn stored(number: u64, speeds: [Option<f64>; 2], cap: Option<f64>, fits: bool) -
     }
 }
 
+/// Of two users the slower one says that it broke.
+#[test]
+fn a_sharing_is_the_word_of_whoever_was_slower() {
+    let verdict = |speeds| {
+        let tenants = ["alice/a", "bob/b"].map(|workload| (WorkloadKey::new(workload), None));
+        TrialVerdict::new("h100", Mechanism::Mps, tenants, speeds)
+    };
+    let verdicts = [verdict(Some([0.9, 0.3])), verdict(Some([0.3, 0.9])), verdict(Some([0.9, 0.9]))];
+    let records = records(verdicts.iter(), 0.8);
+    let counts = records.iter().map(|record| (record.user.as_str(), record.seen_count, record.held_count));
+    assert_eq!(counts.collect::<Vec<_>>(), [("alice", 2, 1), ("bob", 1, 0)]);
+}
+
 #[test]
 fn each_combination_counts_once_as_it_was_seen_last() {
     let mut history = TrialHistory::default();
