@@ -33,5 +33,6 @@ mod restart;
 mod rides;
 mod scheduler_death;
 mod storm;
+mod trials;
 mod undo;
 mod whole;

@@ -307,7 +307,9 @@ fn orders() -> impl Strategy<Value = EndOrder> {
 
 fn outcomes() -> impl Strategy<Value = EndOutcome> {
     let ended = (1..=u32::MAX).prop_map(|client_count| EndOutcome::Ended { client_count });
-    prop_oneof![Just(EndOutcome::Held), "[a-z ]{1,30}".prop_map(EndOutcome::NotHeld), ended]
+    let not_held = ("[a-z ]{1,30}", any::<bool>())
+        .prop_map(|(why, outlasts_sigterm)| EndOutcome::NotHeld { why, outlasts_sigterm });
+    prop_oneof![Just(EndOutcome::Held), not_held, ended]
 }
 
 proptest! {

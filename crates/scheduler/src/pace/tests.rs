@@ -471,3 +471,16 @@ async fn nobody_is_sent_back_who_should_not_be() {
     let is_in_time = sent_count * 10 >= broken_count * 9 && sent_count > 50;
     assert!(is_in_time, "{sent_count} of {broken_count} went back");
 }
+
+/// The host may run for days, and nobody has measured to its end what it was like beside the one that went back.
+#[tokio::test]
+async fn what_was_seen_of_two_is_remembered_when_one_of_them_has_gone() {
+    let mut world = World::new(Watch::Act, &[PLAIN, PLAIN]);
+    world.is_trial = true;
+    world.let_in(2);
+    world.pass_for(80, &SLOWED).await;
+    assert_eq!(world.context.board().watched.len(), 1);
+    world.let_in(1);
+    world.pass_for(2_000, &[Some(1.0)]).await;
+    assert_eq!(world.context.board().watched.len(), 1, "the host runs still");
+}

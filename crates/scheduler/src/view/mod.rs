@@ -9,7 +9,8 @@ mod trials;
 pub use charged::Charged;
 pub use request::gpu_type_names;
 pub use sources::{Sources, TrialSources};
-pub use trials::TrialHistory;
+pub(crate) use trials::Combination;
+pub use trials::{TrialHistory, Watched};
 
 use crate::device_status::closed;
 use crate::first_runs::is_first_run;

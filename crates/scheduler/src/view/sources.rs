@@ -1,7 +1,7 @@
 //! What a view is made from.
 
 use super::charged::Charged;
-use super::trials::TrialHistory;
+use super::trials::{Combination, TrialHistory, Watched};
 use crate::agents::AgentState;
 use crate::context::FirstRunSeen;
 use crate::device_status::Amiss;
@@ -21,8 +21,12 @@ pub struct TrialSources<'a> {
     pub pace: &'a PaceSettings,
     /// How fast those go that the watch has judged.
     pub speeds: &'a BTreeMap<(NodeName, GresType), BTreeMap<JobStart, f64>>,
+    /// What it saw of two, also of those that are apart again.
+    pub watched: &'a BTreeMap<Combination, Watched>,
     /// Jobs that may not be started again.
     pub steadfast: &'a BTreeSet<JobStart>,
+    /// A guest was seen that could not go back without harm: nobody is tried.
+    pub is_parting_unsafe: bool,
     /// What came of sharings before.
     pub history: &'a TrialHistory,
 }

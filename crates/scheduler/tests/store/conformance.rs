@@ -8,8 +8,8 @@ use crate::faults::{
     a_fault_of_a_device_is_told_once_and_when_it_is_over, a_job_is_requeued_once, a_run_is_judged_once,
 };
 use crate::fixtures::{
-    LESSON, account, at, commit, decision, ended_job, explanation, full_member, gres, job, launch, member,
-    pair, plain, start, step,
+    LESSON, account, at, commit, decision, ended_job, explanation, first_run, full_member, gres, job, launch,
+    member, pair, plain, start, step,
 };
 use crate::learning::{
     bodies_of_old_models_are_not_kept, observations_come_in_the_order_of_changes,
@@ -187,7 +187,13 @@ async fn a_plan_reads_as_it_was_committed(store: Arc<dyn Store>) {
     let ids = commit(&*store, &[pair(1, 2), ccs.clone()]).await;
     assert!(ids[0] < ids[1], "numbered in the order of the plan");
     let trial = Some(Fraction::clamped(0.375));
-    let joiner = NewDecision { joins: Some(ids[0]), trial, ..decision(vec![full_member(5)]) };
+    let first_run = Some(Box::new(first_run()));
+    let joiner = NewDecision {
+        joins: Some(ids[0]),
+        trial,
+        first_run: first_run.clone(),
+        ..decision(vec![full_member(5)])
+    };
     let third = commit(&*store, std::slice::from_ref(&joiner)).await[0];
     assert_eq!(revision(&*store).await, 2);
 
@@ -195,7 +201,10 @@ async fn a_plan_reads_as_it_was_committed(store: Arc<dyn Store>) {
     assert_eq!(active.iter().map(|one| one.id).collect::<Vec<_>>(), [ids[0], ids[1], third], "oldest first");
     let read = the(&*store, third).await;
     assert_eq!((read.group, read.state, read.created_at), (ids[0], DecisionState::Planned, at(1)));
-    assert_eq!((read.trial, the(&*store, ids[0]).await.trial), (trial, None));
+    let before = the(&*store, ids[0]).await;
+    assert_eq!((read.trial, before.trial), (trial, None));
+    assert_eq!((&read.first_run, before.first_run), (&first_run, None));
+    assert_eq!(active[2].first_run, first_run);
     assert_eq!((read.node, read.gres_type, read.gain), (joiner.node, joiner.gres_type, joiner.gain));
     assert_eq!(read.members[0].plan, full_member(5));
     assert_eq!(read.members[0].state, MemberState::Planned);

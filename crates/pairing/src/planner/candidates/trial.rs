@@ -161,6 +161,10 @@ impl<'a> Evaluator<'_, 'a> {
         if is_restarted && !is_sure {
             return None;
         }
+        // What the guest loses by going back is counted against its own promise, which has to outlast that.
+        if keep_probability < 1.0 && !self.outlasts_going_back(trials, &pair[1]) {
+            return None;
+        }
         // 2. What they gain then: those that do not keep them are taken apart, so that what is unsure is worth more than its mean.
         let gain = self.worth_at(pair, &inputs, kept.map(|(_, speed)| speed), device);
         let sum: f64 = kept.iter().map(|(_, speed)| speed).sum();
@@ -175,6 +179,13 @@ impl<'a> Evaluator<'_, 'a> {
         let broken = (1.0 - misfit - keep_probability).max(0.0);
         let weight = keep_probability * gain - broken * cost - misfit * worth::MISFIT_COST;
         (weight > TRIAL_WORTH_MIN).then_some((Trial { keep_probability, is_sure }, weight))
+    }
+
+    /// Whether a guest that is sent back at the first reading would still keep its promise.
+    fn outlasts_going_back(&self, trials: &Trials<'_>, guest: &CandidateTenant<'_>) -> bool {
+        let lost_seconds = trials.policy.trial_seconds + trials.policy.restart_seconds;
+        let slack = guest.promise.value() - 1.0;
+        self.typical.seconds(guest.runs).is_none_or(|seconds| lost_seconds <= slack * seconds)
     }
 
     /// What they win at these speeds.

@@ -219,3 +219,16 @@ fn whoever_could_not_be_taken_apart_again_is_not_tried() {
     let any = Policy { users: UserPolicy::Any, ..daring() };
     assert_eq!(trials(&super::plan(&strangers, &DOUBT, &any)), 0);
 }
+
+#[test]
+fn whose_own_promise_would_not_outlast_going_back_is_no_guest() {
+    // A minute of trial and a minute to start again, of a promise of 1.25.
+    for (seconds, is_tried) in [(470.0, 0), (490.0, 1)] {
+        let mut cluster = alike(2);
+        let mut short = profile("light", 0.1, 0.05, 8);
+        short.throughput_per_second = Some(10.0);
+        short.duration_seconds = Some(seconds);
+        cluster.profiles = ProfileBook::from(vec![short]);
+        assert_eq!(tried(&cluster), is_tried, "of {seconds} s");
+    }
+}

@@ -200,6 +200,7 @@ pub(super) fn planned(id: DecisionId, new: &NewDecision, at: UnixTime) -> Decisi
         device_model: new.device_model.clone(),
         gain: new.gain,
         trial: new.trial,
+        first_run: new.first_run.clone(),
         abandoned_reason: None,
         members: members.collect(),
     }

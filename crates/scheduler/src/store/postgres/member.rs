@@ -113,7 +113,7 @@ struct Columns {
 }
 
 /// A value as Postgres reads it: a tree of it would take many times the memory.
-fn text_of(value: &impl Serialize) -> String {
+pub(super) fn text_of(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("our own words have keys that are texts")
 }
 

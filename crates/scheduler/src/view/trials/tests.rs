@@ -6,7 +6,7 @@ use crate::scan::Scan;
 use crate::testing::{NOW, at, decision, member, node};
 use pillion_core::decision::MemberState;
 use pillion_core::share::Sharing;
-use pillion_core::{Fraction, JobStart, Revision, SlowdownRatio, UserId, WorkloadKey};
+use pillion_core::{Fraction, Revision, SlowdownRatio, UserId, WorkloadKey};
 use pillion_pairing::{ObservedTenant, Policy};
 use pillion_slurm::NodeAvailability;
 
@@ -38,15 +38,19 @@ fn made(
 ) -> TrialBook {
     let scan = Scan::new(at(NOW), Vec::new(), vec![node(NodeAvailability::Up)], &["shared".to_owned()], 0);
     let place = (NodeName::new("n1"), GresType::new("g1"));
-    let speeds = speeds.iter().map(|(id, speed)| (start(*id), *speed)).collect();
+    let speeds: BTreeMap<JobStart, f64> = speeds.iter().map(|(id, speed)| (start(*id), *speed)).collect();
+    let members: Vec<_> = active_members(decisions).collect();
+    let seen = Watched::of(&members, &speeds, at(NOW));
     let settings = PaceSettings {
         watch: Watch::Act,
         by_partition: [("calm".to_owned(), Watch::Advise)].into(),
         ..PaceSettings::default()
     };
     let own = TrialSources {
+        is_parting_unsafe: false,
         pace: &settings,
         speeds: &[(place, speeds)].into(),
+        watched: &seen.into_iter().map(|seen| (seen.combination(), seen)).collect(),
         steadfast: &[start(9)].into(),
         history,
     };
@@ -182,4 +186,17 @@ fn whom_nothing_would_take_apart_again_is_not_tried() {
     let waiting = [waits(7, "shared"), waits(8, "calm"), waits(9, "shared"), waits(10, "shared,calm")];
     let excluded = made(&[], &[], &TrialHistory::default(), &waiting).excluded;
     assert_eq!(excluded.into_iter().map(|id| id.id).collect::<Vec<_>>(), [8, 9, 10]);
+}
+
+#[test]
+fn what_the_watch_saw_counts_while_one_of_them_runs_and_some_time_longer() {
+    let two = company(true, 5);
+    let members: Vec<_> = active_members(&two).collect();
+    let seen = Watched::of(&members, &[(start(1), 0.9), (start(2), 0.7)].into(), at(NOW)).unwrap();
+    assert!(Watched::of(&members, &[(start(1), 0.9)].into(), at(NOW)).is_none(), "one was not judged");
+    assert!(Watched::of(&members[..1], &[(start(1), 0.9)].into(), at(NOW)).is_none(), "one alone");
+    for (running, later, is_needed) in [(vec![1], 90_000, true), (vec![], 500, true), (vec![9], 700, false)] {
+        let running = running.into_iter().map(start).collect();
+        assert_eq!(seen.is_needed(&running, at(NOW + later)), is_needed, "{later} s later");
+    }
 }
