@@ -8,6 +8,7 @@ mod characterize;
 mod cheats;
 mod faults;
 mod fence;
+mod first_runs;
 mod guides;
 mod harness;
 mod hooks;

@@ -81,7 +81,11 @@ pub(crate) fn make_known_as(cluster: &Cluster, user: &str, workloads: &[(&str, &
 }
 
 /// The same of several users, for so many seconds each.
-pub(crate) fn make_known_for(cluster: &Cluster, seconds: u32, all: &[(&str, [(&str, &str); 2])]) {
+pub(crate) fn make_known_for<const N: usize>(
+    cluster: &Cluster,
+    seconds: u32,
+    all: &[(&str, [(&str, &str); N])],
+) {
     let before = profile_count(cluster).unwrap();
     let each = all.iter().flat_map(|(user, workloads)| workloads.iter().map(move |named| (*user, *named)));
     let run =
