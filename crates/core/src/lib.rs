@@ -19,6 +19,7 @@ pub mod ids;
 pub mod invariant;
 pub mod mark;
 pub mod metric;
+pub mod mig;
 pub mod name;
 pub mod option;
 pub mod profile;
