@@ -1,8 +1,11 @@
 //! What one device can be cut into, and whether instances can lie on it together.
 
 use super::MigProfile;
+use crate::text::quoted;
 use crate::units::Shards;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 
 /// One size of instance on one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,13 +24,50 @@ pub struct Size {
     pub sm_count: u32,
 }
 
-/// An instance, there or to be made: a size and the memory slice at which it starts.
+/// An instance, there or to be made: a size and the memory slice at which it starts. Written `3g.40gb@4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Slot {
     /// Its size.
     pub profile: MigProfile,
     /// Its first memory slice.
     pub start: u8,
+}
+
+/// A text that names no instance.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not an instance; they are written like 3g.40gb@4")]
+pub struct InvalidSlot(pub String);
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.profile, self.start)
+    }
+}
+
+impl FromStr for Slot {
+    type Err = InvalidSlot;
+    fn from_str(text: &str) -> Result<Self, InvalidSlot> {
+        let read = || {
+            let (profile, start) = text.split_once('@')?;
+            let start = (0..Geometry::MEMORY_SLICES_MAX).find(|known| known.to_string() == start)?;
+            Some(Self { profile: profile.parse().ok()?, start })
+        };
+        read().ok_or_else(|| InvalidSlot(quoted(text)))
+    }
+}
+
+impl TryFrom<String> for Slot {
+    type Error = InvalidSlot;
+    fn try_from(text: String) -> Result<Self, InvalidSlot> {
+        text.parse()
+    }
+}
+
+impl From<Slot> for String {
+    fn from(slot: Slot) -> Self {
+        slot.to_string()
+    }
 }
 
 /// The sizes that a device can be cut into, the largest first.

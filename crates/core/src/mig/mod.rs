@@ -15,5 +15,5 @@ mod table;
 mod tests;
 
 pub use compare::{Difference, differences, resolve};
-pub use geometry::{Geometry, IllegalLayout, InvalidGeometry, Size, Slot};
+pub use geometry::{Geometry, IllegalLayout, InvalidGeometry, InvalidSlot, Size, Slot};
 pub use profile::{Extras, InvalidMigProfile, MigProfile};

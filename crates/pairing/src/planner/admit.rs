@@ -103,7 +103,7 @@ pub(crate) fn may_share(
     if job.owes_runs > 0 {
         return Err(Reason::OwesRuns);
     }
-    if policy.tenants_max < 2 {
+    if policy.tenants_max < 2 || device.mechanism.has_instances() {
         return Err(Reason::NotShareable);
     }
     let profile = known(profile, policy)?;
@@ -143,7 +143,7 @@ pub(crate) fn outlives(joiner: Option<UnixTime>, host: Option<UnixTime>) -> bool
     }
 }
 
-/// Whether somebody may join what runs on this device, as far as the device itself goes.
+/// Whether somebody may join what runs on this device, as far as the device itself goes. In instances nobody is joined.
 pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), Reason> {
     let group = device.tenants.first().and_then(|tenant| tenant.group);
     let are_together = device.tenants.iter().all(|tenant| {
@@ -156,7 +156,8 @@ pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), 
         .min()
         .map_or(u32::MAX, u32::from);
     let is_full = device.tenants.len() >= policy.tenants_max.min(mode_max) as usize;
-    if device.tenants.is_empty() || !are_together {
+    let has_instances = device.tenants.iter().any(|tenant| tenant.sharing.mechanism().has_instances());
+    if device.tenants.is_empty() || !are_together || has_instances {
         return Err(Reason::NotShareable);
     }
     if device.shards_free < SHARDS_MIN || is_full {
