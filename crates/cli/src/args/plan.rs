@@ -150,11 +150,16 @@ impl BacktestArgs {
 #[derive(Debug, ClapArgs)]
 pub struct BacktestArgs {
     /// How each workload runs alone (CSV)
-    #[arg(long, value_name = "SOLO.csv")]
-    pub solo: PathBuf,
+    #[arg(long, value_name = "SOLO.csv", required_unless_present = "mig")]
+    pub solo: Option<PathBuf>,
     /// What was measured of workloads together (CSV)
-    #[arg(long, value_name = "PAIRS.csv")]
-    pub pairs: PathBuf,
+    #[arg(long, value_name = "PAIRS.csv", required_unless_present = "mig")]
+    pub pairs: Option<PathBuf>,
+    /// Replays how a device is cut into MIG instances, by speeds that were measured in them (CSV), instead of pairs: queues of
+    /// 60 jobs on one device [--device: a100-40]
+    #[arg(long, value_name = "SLICES.csv",
+          conflicts_with_all = ["solo", "pairs", "queues", "observed", "observe", "trials", "week", "plot", "mechanism"])]
+    pub mig: Option<PathBuf>,
     /// Jobs in each queue
     #[arg(long, value_name = "JOBS,..", value_delimiter = ',', default_value = "8,32,200",
           value_parser = clap::value_parser!(u32).range(2..=2000))]
@@ -166,7 +171,7 @@ pub struct BacktestArgs {
     #[arg(long, value_name = "PAIRINGS,..", value_delimiter = ',', default_values_t = WARM_OBSERVATIONS,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
     pub observed: Vec<usize>,
-    /// The promise: shared time over solo time, at most [default: 1.25]
+    /// The promise: shared time over solo time, at most [default: 1.25; of --mig: 2.5, 1.67 and 1.25]
     #[arg(long, value_name = "RATIO", value_parser = parse_promise)]
     pub max_slowdown: Option<SlowdownRatio>,
     /// Which pairings were observed then: by chance, or those that an optimist would let share
