@@ -17,6 +17,7 @@ pub mod health;
 pub mod heartbeat;
 pub mod ids;
 pub mod invariant;
+pub mod isolation;
 pub mod mark;
 pub mod metric;
 pub mod mig;

@@ -5,6 +5,7 @@ use crate::plan::Reason;
 use crate::planner::first_run;
 use crate::policy::{Policy, UserPolicy};
 use crate::view::{DeviceView, NodeView, Tenant, WaitingJob};
+use pillion_core::isolation::Isolation;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{SlowdownRatio, UnixTime, UserId};
 use std::time::Duration;
@@ -19,28 +20,39 @@ pub(crate) const SHARDS_MIN: u32 = 10;
 pub(crate) struct Owner<'a> {
     pub(crate) uid: UserId,
     pub(crate) account: &'a str,
+    pub(crate) isolation: Isolation,
 }
 
 impl<'a> From<&'a WaitingJob> for Owner<'a> {
     fn from(job: &'a WaitingJob) -> Self {
-        Self { uid: job.uid, account: &job.account }
+        Self { uid: job.uid, account: &job.account, isolation: job.isolation }
     }
 }
 
 impl<'a> From<&'a Tenant> for Owner<'a> {
     fn from(tenant: &'a Tenant) -> Self {
-        Self { uid: tenant.uid, account: &tenant.account }
+        Self { uid: tenant.uid, account: &tenant.account, isolation: tenant.isolation }
     }
 }
 
-/// Whether the site lets these two share a device. A user may always share with himself.
-pub(crate) fn owners_may_share(policy: &Policy, a: Owner<'_>, b: Owner<'_>) -> bool {
-    a.uid == b.uid
-        || match policy.users {
-            UserPolicy::SameUser => false,
-            UserPolicy::SameAccount => !a.account.is_empty() && a.account == b.account,
-            UserPolicy::Any => true,
-        }
+/// Whether the site and both users let these two share a device without a wall. A user may always share with himself.
+///
+/// # Errors
+/// The rule that forbids it.
+pub(crate) fn owners_may_share(policy: &Policy, a: Owner<'_>, b: Owner<'_>) -> Result<(), Reason> {
+    if a.uid == b.uid {
+        return Ok(());
+    }
+    let is_let = match policy.users {
+        UserPolicy::SameUser => false,
+        UserPolicy::SameAccount => !a.account.is_empty() && a.account == b.account,
+        UserPolicy::Any => true,
+    };
+    match policy.isolation.max(a.isolation).max(b.isolation) {
+        _ if !is_let => Err(Reason::UserPolicy),
+        Isolation::Hard => Err(Reason::NeedsWall),
+        Isolation::Shared => Ok(()),
+    }
 }
 
 /// The device memory that tenants may be admitted with.

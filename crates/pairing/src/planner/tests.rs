@@ -2,6 +2,7 @@
 
 mod budget;
 mod instances;
+mod isolation;
 mod measured_alone;
 mod properties;
 mod trials;

@@ -246,6 +246,7 @@ fn view() -> ClusterView {
         memory_bytes_declared: None,
         solo_cap: None,
         owes_runs: 0,
+        isolation: pillion_core::isolation::Isolation::Shared,
         gpu_type: None,
         cpus: 1,
         memory_mib: 1,

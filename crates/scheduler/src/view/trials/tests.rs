@@ -155,6 +155,7 @@ fn whom_nothing_would_take_apart_again_is_not_tried() {
         memory_bytes_declared: None,
         solo_cap: None,
         owes_runs: 0,
+        isolation: pillion_core::isolation::Isolation::Shared,
         gpu_type: None,
         cpus: 1,
         memory_mib: 1,
