@@ -10,6 +10,7 @@
 
 mod choose;
 mod fit;
+mod job;
 mod shapes;
 mod speed;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod worth;
 
 pub use choose::{Choice, Cutter, DeviceState, Refusal, Rival, SliceJob};
 pub use fit::FitRecord;
+pub use job::SliceKnowledge;
 pub use speed::{SliceSpeed, prior};
 
 use pillion_core::SlowdownRatio;

@@ -172,6 +172,33 @@ fn a_speed_is_foretold_from_how_the_whole_device_is_used() {
     assert_eq!(prior(&unknown, size("1g.5gb"), a100().whole()), None);
 }
 
+#[test]
+fn a_job_is_as_fast_as_it_was_measured_and_else_as_is_foretold_where_it_has_room() {
+    let own = profile("w", 0.5, 0.2, 6);
+    let measured = BTreeMap::from([(name("2g.10gb"), 0.91), (name("1g.5gb"), 0.7)]);
+    let known =
+        SliceKnowledge { profile: Some(&own), measured: Some(&measured), ..SliceKnowledge::default() };
+    let of = |known: &SliceKnowledge<'_>| SliceJob::new(None, UnixTime::from_epoch(0), known, a100());
+    let job = of(&known);
+    let sizes: Vec<String> = job.speeds.keys().map(ToString::to_string).collect();
+    assert_eq!(
+        sizes,
+        ["2g.10gb", "3g.20gb", "4g.20gb"],
+        "6 GiB have no room in a 1g, and the whole is none of them"
+    );
+    assert_eq!(job.speeds[&name("2g.10gb")], SliceSpeed::measured(0.91));
+    let foretold = job.speeds[&name("4g.20gb")];
+    assert!(foretold.speed_fraction_low < foretold.speed_fraction && foretold.speed_fraction <= 1.0);
+    assert!((job.slowdown_ratio_max.value() - 2.5).abs() < 1e-9, "nobody promised anything");
+    assert_eq!(job.duration_seconds, Some(600.0));
+    let mut fit = FitRecord::default();
+    fit.completed(4_864 << 20);
+    assert_eq!(of(&SliceKnowledge { fit, ..known }).speeds.len(), 4);
+    fit.ran_out(9_856 << 20);
+    assert_eq!(of(&SliceKnowledge { fit, ..known }).speeds.len(), 2, "it ran out of memory in a 2g");
+    assert!(of(&SliceKnowledge::default()).speeds.is_empty());
+}
+
 /// On the published trainings: what is foretold from nvidia-smi's utilisations, of which the busy time is never less than what
 /// compute units do.
 #[test]
