@@ -147,6 +147,16 @@ pub enum Users {
     Any,
 }
 
+/// What stands between tenants of different users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Isolation {
+    /// What the mechanism gives.
+    Shared,
+    /// A wall.
+    Hard,
+}
+
 /// What a plan maximises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -208,6 +218,11 @@ pub struct PolicyConfig {
     /// Who may share a device. On NVIDIA devices "same-account" and "any" need mps.multi_user in the agents' part.
     #[schemars(with = "String", extend("enum" = ["same-user", "same-account", "any"]))]
     pub users: Users,
+    /// What stands between tenants of different users. "shared": what the mechanism gives, which under MPS is no wall. "hard":
+    /// users share no device, for no agent of this release gives them MIG instances of their own. A job may ask for more
+    /// (--colocate=isolation=hard), never for less.
+    #[schemars(with = "String", extend("enum" = ["shared", "hard"]))]
+    pub isolation: Isolation,
     /// What a plan maximises: "throughput" (GPU-hours saved), "energy" or "throughput-per-watt".
     #[schemars(with = "String", extend("enum" = ["throughput", "energy", "throughput-per-watt"]))]
     pub objective: Objective,
@@ -376,6 +391,7 @@ impl Default for PolicyConfig {
     fn default() -> Self {
         Self {
             users: Users::SameUser,
+            isolation: Isolation::Shared,
             objective: Objective::Throughput,
             slowdown_ratio_max: 1.25,
             memory_margin_fraction: 0.05,

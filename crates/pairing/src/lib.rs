@@ -12,6 +12,7 @@ pub mod backtest;
 pub mod files;
 pub mod history;
 pub mod matching;
+pub mod mig;
 pub mod model;
 pub mod plan;
 mod planner;

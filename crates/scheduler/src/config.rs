@@ -5,9 +5,10 @@ use crate::grpc::auth::Operators;
 use crate::pace::PaceSettings;
 use crate::train::Training;
 use pillion_config::{
-    FirstRuns, Objective, PolicyConfig, Scheduler, ShardsBy, TrainingConfig, Trials, Users,
+    FirstRuns, Isolation, Objective, PolicyConfig, Scheduler, ShardsBy, TrainingConfig, Trials, Users,
 };
 use pillion_core::SlowdownRatio;
+use pillion_core::isolation::Isolation as Wall;
 use pillion_pairing::{FirstRuns as FirstRunRule, Objective as Aim, Policy, TrialPolicy, UserPolicy};
 use std::time::Duration;
 
@@ -44,6 +45,7 @@ pub fn operators(config: &Scheduler) -> Operators {
 fn policy(config: &PolicyConfig) -> Policy {
     let PolicyConfig {
         users,
+        isolation,
         objective,
         slowdown_ratio_max,
         memory_margin_fraction,
@@ -74,6 +76,10 @@ fn policy(config: &PolicyConfig) -> Policy {
             Users::SameUser => UserPolicy::SameUser,
             Users::SameAccount => UserPolicy::SameAccount,
             Users::Any => UserPolicy::Any,
+        },
+        isolation: match isolation {
+            Isolation::Shared => Wall::Shared,
+            Isolation::Hard => Wall::Hard,
         },
         objective: match objective {
             Objective::Throughput => Aim::Throughput,
@@ -191,13 +197,14 @@ mod tests {
 
     #[test]
     fn what_is_written_reaches_the_policy() {
-        let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nobjective = \"throughput-per-watt\"\n\
+        let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nisolation = \"hard\"\nobjective = \"throughput-per-watt\"\n\
                     slowdown_ratio_max = 1.5\nmemory_margin_fraction = 0.25\ngain_min = 0.5\ntenants_max = 3\ncaps = false\n\
                     solo_runs_min = 4\nsolo_seconds_min = 90\nfirst_runs = \"host\"\nwatch = \"act\"\n\
                     first_run_seconds_min = 120\nbroken_budget_fraction = 0.125\npair_when_idle = false\n";
         let config = pillion_config::parse_scheduler(text).unwrap();
         let expected = Policy {
             users: UserPolicy::Any,
+            isolation: Wall::Hard,
             objective: Aim::ThroughputPerWatt,
             slowdown_ratio_max: SlowdownRatio::try_promise(1.5).unwrap(),
             memory_margin_fraction: 0.25,

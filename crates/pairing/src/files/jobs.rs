@@ -4,6 +4,7 @@ use super::ground::{Ground, NODE, Profiles, RUNNING_ID_FIRST};
 use super::table::{InvalidFile, NamedText, Row, Table};
 use crate::planner::placement::shards;
 use crate::view::{DeviceView, Tenant, WaitingJob};
+use pillion_core::isolation::Isolation;
 use pillion_core::{DecisionId, JobStart, Shards, SlowdownRatio, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -70,6 +71,7 @@ pub(super) fn read_queue(
             solo_cap: None,
             owes_runs: 0,
             use_beyond_fraction: 0.0,
+            isolation: Isolation::Shared,
             workload: job.workload,
             gpu_type: None,
             cpus: 0,
@@ -116,6 +118,7 @@ pub(super) fn read_running(
                 .or(profile.duration_seconds)
                 .map(|seconds| UnixTime::from_epoch(0) + Duration::from_secs_f64(seconds)),
             workload: Some(job.workload),
+            isolation: Isolation::Shared,
             first_run: None,
         };
         let shards_free = 100 - u32::from(shards.count());

@@ -248,6 +248,7 @@ fn view() -> ClusterView {
         solo_cap: None,
         owes_runs: 0,
         use_beyond_fraction: 0.0,
+        isolation: pillion_core::isolation::Isolation::Shared,
         gpu_type: None,
         cpus: 1,
         memory_mib: 1,

@@ -19,6 +19,7 @@ use crate::store::{Decision, Member};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::invariant::Violation;
+use pillion_core::isolation::Isolation;
 use pillion_core::{GresType, NodeName, SlurmJobId};
 use pillion_pairing::{
     AloneClaim, ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, Tenant, WaitingJob, known,
@@ -187,6 +188,8 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, sources: Sou
         memory_bytes: plan.memory_bytes,
         time_limit_at: after_start(job.and_then(|job| job.time_limit_seconds).map(seconds)),
         expected_end_at: after_start(solo.map(|solo| solo / speed)),
+        // Whoever's mark cannot be read any more wanted a wall, as far as anybody knows.
+        isolation: job.and_then(mark_of).map_or(Isolation::Hard, |mark| mark.isolation),
         first_run: first_run(decision, member, book, sources).map(Box::new),
     }
 }
@@ -256,6 +259,7 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         memory_bytes_declared: mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
         solo_cap: mark.cap,
         owes_runs: sources.owed.get(&job.uid).copied().unwrap_or(0),
+        isolation: mark.isolation,
         gpu_type: asked_gpu_type(&mark.original_gres),
         cpus: job.cpus,
         memory_mib: job.memory_mib,

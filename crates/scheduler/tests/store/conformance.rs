@@ -17,6 +17,7 @@ use crate::learning::{
     starts_of_array_tasks_are_told_apart, tenants_tell_of_one_sharing_one_after_the_other,
     the_power_of_a_device_is_that_of_its_samples, what_a_sharing_does_not_tell_stays_unknown,
 };
+use crate::mig::{a_tenant_without_its_instance_cannot_be_read, each_tenant_has_its_own_instance};
 use crate::names::{
     a_workload_has_one_name_and_that_of_its_profile_is_better,
     workloads_of_one_name_are_told_by_whose_they_are,
@@ -68,6 +69,7 @@ suite! {
     a_job_reads_as_it_was_recorded,
     what_jobs_do_makes_no_plan_stale,
     a_plan_reads_as_it_was_committed,
+    each_tenant_has_its_own_instance,
     a_stale_plan_is_refused_whole,
     a_job_is_active_in_one_decision_only,
     a_job_that_was_given_back_can_be_planned_again,
@@ -110,13 +112,14 @@ suite! {
 type PagesCase = fn(Arc<PgStore>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What pages alone ask, which is asked of Postgres alone.
-pub(crate) const PAGES: [(&str, PagesCase); 6] = [
+pub(crate) const PAGES: [(&str, PagesCase); 7] = [
     ("decisions", |store| Box::pin(decisions_are_listed_by_filter(store))),
     ("tenants and outcomes", |store| Box::pin(who_holds_devices_and_what_came_of_it_is_told(store))),
     ("accounts", |store| Box::pin(what_runs_used_and_gained_is_told_by_filter(store))),
     ("hours", |store| Box::pin(hours_and_runs_add_up_to_the_same(store))),
     ("events", |store| Box::pin(events_are_listed_by_filter(store))),
     ("drains", |store| Box::pin(a_drain_and_its_end_are_told(store))),
+    ("instances", |store| Box::pin(a_tenant_without_its_instance_cannot_be_read(store))),
 ];
 
 pub(crate) async fn revision(store: &dyn Store) -> u64 {

@@ -12,6 +12,7 @@ mod faults;
 mod fixtures;
 mod learning;
 mod memory;
+mod mig;
 mod names;
 mod operators;
 mod postgres;

@@ -174,6 +174,7 @@ fn whom_nothing_would_take_apart_again_is_not_tried() {
         solo_cap: None,
         owes_runs: 0,
         use_beyond_fraction: 0.0,
+        isolation: pillion_core::isolation::Isolation::Shared,
         gpu_type: None,
         cpus: 1,
         memory_mib: 1,
