@@ -330,17 +330,27 @@ pub struct MetricsConfig {
     pub listen_address: Option<SocketAddr>,
 }
 
+impl PolicyConfig {
+    /// What is done in this partition about promises that are being broken.
+    fn watch_of(&self, partition: &str) -> Watch {
+        *self.watch_partitions.get(partition).unwrap_or(&self.watch)
+    }
+}
+
 impl Scheduler {
     /// Pool partitions in which nobody parts a pair whose promise breaks, where first runs are to be hosts: because of them they
     /// stay alone, for whoever joins a host that was measured for minutes must be able to go back. Empty: nothing stands in the way.
     pub fn first_runs_unwatched(&self) -> Vec<&str> {
-        let PolicyConfig { first_runs, watch, watch_partitions, .. } = &self.policy;
-        if *first_runs == FirstRuns::Alone {
+        if self.policy.first_runs == FirstRuns::Alone {
             return Vec::new();
         }
         let names = self.pool.partitions.iter();
-        let unwatched = names.filter(|name| *watch_partitions.get(*name).unwrap_or(watch) != Watch::Act);
-        unwatched.map(String::as_str).collect()
+        names.filter(|name| self.policy.watch_of(name) != Watch::Act).map(String::as_str).collect()
+    }
+
+    /// Whether guests are sent back in any partition of the pool.
+    pub fn sends_guests_back(&self) -> bool {
+        self.pool.partitions.iter().any(|name| self.policy.watch_of(name) == Watch::Act)
     }
 }
 

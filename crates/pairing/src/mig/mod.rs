@@ -1,5 +1,5 @@
 //! Who gets an instance of a device that can be cut (MIG), and which: for one empty or cut device at a time alone, sharing
-//! without walls or instances, whatever does most under everybody's promise (docs/decisions/0018).
+//! without walls or instances, whatever does most under everybody's promise (docs/decisions/0018-mig-walls-mps-flows.md).
 //!
 //! ```text
 //! fit, speed ─► SliceJob ─┐
