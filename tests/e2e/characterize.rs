@@ -94,6 +94,12 @@ fn a_script_is_measured_alone_under_caps_and_the_campaign_outlives_the_command()
 fn what_cannot_be_characterized_leaves_no_job_behind() {
     let mut cluster = Cluster::start(ClusterSpec::default()).unwrap();
     cluster.start_pillion().unwrap();
+    // A scheduler that knows of no GPU yet refuses everything, and says so.
+    wait_until("a GPU that is shared by MPS", SOON, || {
+        let nodes = cluster.pillion_as("alice", &["nodes", "--parsable2", "--noheader"])?.stdout()?;
+        Ok(nodes.contains("|mps|"))
+    })
+    .unwrap();
     let script = cluster.home("alice").join("train.sh");
     let refused = |text: &str| {
         std::fs::write(&script, text).unwrap();
