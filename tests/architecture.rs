@@ -53,10 +53,25 @@ const ARROWS: [(&str, &[&str]); 26] = [
             "pillion-pairing",
             "pillion-slurm",
             "pillion-fake-slurm",
+            "pillion-store",
+            "pillion-memory-store",
             "pillion-web",
             "pillion-test-kit",
         ],
     ),
+    (
+        "pillion-store",
+        &[
+            "pillion-core",
+            "pillion-config",
+            "pillion-metrics",
+            "pillion-pairing",
+            "pillion-slurm",
+            "pillion-memory-store",
+            "pillion-test-kit",
+        ],
+    ),
+    ("pillion-memory-store", &["pillion-core", "pillion-pairing", "pillion-store"]),
     ("pillion-web", &["pillion-core", "pillion-api"]),
     (
         "pillion-cli",
@@ -85,6 +100,8 @@ const ARROWS: [(&str, &[&str]); 26] = [
             "pillion-metrics",
             "pillion-slurm",
             "pillion-fake-slurm",
+            "pillion-store",
+            "pillion-memory-store",
             "pillion-proto",
             "pillion-slurm-spank",
             "pillion-agent",
@@ -104,7 +121,8 @@ const FENCED: [(&str, &[&str]); 5] = [
     ("rustls", &["pillion-auth"]),
     // Every other way out of the scheduler is gRPC.
     ("axum", &["pillion-web", "pillion-scheduler"]),
-    ("sqlx", &["pillion-scheduler"]),
+    // The scheduler's tests and benchmarks look at its database themselves.
+    ("sqlx", &["pillion-store", "pillion-scheduler"]),
     ("mlua", &["pillion-tests"]),
     ("nvml-wrapper", &["pillion-device", "pillion-nvml-double"]),
 ];

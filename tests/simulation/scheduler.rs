@@ -11,7 +11,7 @@ use pillion_scheduler::drive::Task;
 use pillion_scheduler::engine::Engine;
 use pillion_scheduler::ingest::Ingest;
 use pillion_scheduler::reconcilers;
-use pillion_scheduler::store::memory::MemoryStore;
+use pillion_memory_store::MemoryStore;
 use pillion_scheduler::tick_error::TickError;
 use std::collections::BTreeMap;
 use std::sync::Arc;

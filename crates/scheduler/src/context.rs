@@ -11,7 +11,7 @@ use crate::pace::PaceSettings;
 use crate::rules::Rule;
 use crate::scan::Scan;
 use crate::step::Timeouts;
-use crate::store::{Decision, Store};
+use pillion_store::{Decision, Store};
 use crate::tick_error::TickError;
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use pillion_auth::Refusals;

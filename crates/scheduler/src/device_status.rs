@@ -5,7 +5,7 @@
 use crate::agents::AgentState;
 use crate::idle::Place;
 use crate::scan::Scan;
-use crate::store::{Drain, drain_of};
+use pillion_store::{Drain, drain_of};
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::{DecisionId, GresType, NodeName};
@@ -182,7 +182,7 @@ pub fn spots<'a>(sources: &Sources<'a>) -> Vec<Spot<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::DrainPlace;
+    use pillion_store::DrainPlace;
     use crate::testing::{self, NOW, at, scan};
     use pillion_core::health::FaultKind;
     use pillion_slurm::NodeAvailability;

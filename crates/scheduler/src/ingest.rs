@@ -4,7 +4,7 @@
 use crate::agents::StreamId;
 use crate::context::Context;
 use crate::metrics::Miss;
-use crate::store::{Event, Naming};
+use pillion_store::{Event, Naming};
 use crate::tick_error::TickError;
 use crate::truth::{self, Distrust, Doubt, Reporter, Verdict, Word};
 use pillion_core::decision::DecisionState;

@@ -4,7 +4,7 @@
 use crate::context::Context;
 use crate::metrics::Miss;
 use crate::scan::{Scan, mark_of};
-use crate::store::Event;
+use pillion_store::Event;
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::{JobStart, NodeName, UnixTime};
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::agents::Agents;
     use crate::context::Settings;
-    use crate::store::memory::MemoryStore;
+    use pillion_memory_store::MemoryStore;
     use crate::testing::{NOW, at, hello, job, node, start};
     use pillion_core::ManualClock;
     use pillion_core::report::{Launch, Report, ReportBody};

@@ -3,7 +3,7 @@
 
 use crate::context::Context;
 use crate::scan::{Scan, mark_of, workload_of};
-use crate::store::Naming;
+use pillion_store::Naming;
 use crate::tick_error::TickError;
 use pillion_core::name::NameSource;
 use pillion_core::{SlurmJobId, UnixTime, UserId, WorkloadKey, WorkloadName};

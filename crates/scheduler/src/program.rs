@@ -1,8 +1,8 @@
 //! The program `pillion-scheduler`: arguments, log, configuration, run.
 
-use crate::private_postgres::PrivatePostgresError;
+use pillion_store::private_postgres::PrivatePostgresError;
 use crate::rules::{self, Rule};
-use crate::store::postgres::ConnectError;
+use pillion_store::postgres::ConnectError;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use pillion_config::Scheduler;

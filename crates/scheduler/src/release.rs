@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::fence;
 use crate::scan::{Scan, mark_of};
 use crate::step::{Host, Next, Surroundings, next, predates};
-use crate::store::{Decision, Drain, Event, Member, MemberStep, drain_of};
+use pillion_store::{Decision, Drain, Event, Member, MemberStep, drain_of};
 use crate::tick_error::TickError;
 use futures::StreamExt;
 use pillion_core::decision::MemberState;

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::fence;
 use crate::idle::{Idle, Place, Wish, suits, wants_cap, wish};
 use crate::scan::{Scan, held_reason, is_waiting, mark_of};
-use crate::store::drain_of;
+use pillion_store::drain_of;
 use crate::tick_error::TickError;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::{Job, JobUpdate, updates};

@@ -1,7 +1,7 @@
 //! One scan of Slurm, and what follows from it for each job: pure. Every other module of the scheduler reads scans, none
 //! asks Slurm for the queue by itself.
 
-use crate::store::JobRecord;
+use pillion_store::JobRecord;
 use pillion_core::mark::Mark;
 use pillion_core::{NodeName, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_slurm::{Job, JobState, Node, ReasonKind};

@@ -3,7 +3,7 @@
 //! where no scheduler lives.
 
 use crate::context::Context;
-use crate::store::Event;
+use pillion_store::Event;
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::report;
@@ -65,8 +65,8 @@ mod tests {
     use super::*;
     use crate::agents::Agents;
     use crate::context::Settings;
-    use crate::store::memory::MemoryStore;
-    use crate::store::prelude::*;
+    use pillion_memory_store::MemoryStore;
+    use pillion_store::prelude::*;
     use crate::testing::{NOW, at};
     use pillion_core::mark::Mark;
     use pillion_core::{ManualClock, SlurmJobId};

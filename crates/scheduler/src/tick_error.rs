@@ -1,6 +1,6 @@
 //! Why a tick could not be finished. Beside `context`, for what the context is made of fails with it, too.
 
-use crate::store::StoreError;
+use pillion_store::StoreError;
 use pillion_slurm::SlurmError;
 use std::path::PathBuf;
 

@@ -17,7 +17,7 @@ use pillion_fake_slurm::{FakeCall, FakeNode, FakePartition, FakeSettings, FakeSl
 use pillion_pairing::UserPolicy;
 use pillion_scheduler::context::Settings;
 use pillion_scheduler::pace::PaceSettings;
-use pillion_scheduler::store::memory::MemoryStore;
+use pillion_memory_store::MemoryStore;
 use pillion_slurm::{Ending, JobState};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

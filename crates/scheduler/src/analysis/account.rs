@@ -9,7 +9,7 @@
 //! A run that was ended so that its job starts again alone has done its work in vain: all of its device time is lost. That its
 //! program may have kept a checkpoint nobody knows, so the loss is rather too great than too small.
 
-use crate::store::{MeasuredRun, RunAccount, Sums};
+use pillion_store::{MeasuredRun, RunAccount, Sums};
 use pillion_core::report::JobSummary;
 use pillion_core::units::keeps_promise;
 use pillion_slurm::Ending;
@@ -95,7 +95,7 @@ fn sums(run: &MeasuredRun, speed_fraction: Option<f64>, solo_energy_joules: Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{JobRecord, RequeueCause};
+    use pillion_store::{JobRecord, RequeueCause};
     use crate::testing::{at, decision, member, record, start, summary};
     use pillion_core::NodeName;
     use pillion_core::decision::MemberState;

@@ -5,7 +5,7 @@
 //! taken from who is known least: the workload with the fewest runs, and of two the one that came last.
 
 use crate::agents::DeviceSeen;
-use crate::store::Member;
+use pillion_store::Member;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{JobStart, UnixTime, UserId};

@@ -17,7 +17,7 @@ mod window;
 pub(crate) use newcomer::culprits;
 
 use crate::context::Context;
-use crate::store::{CreditLoss, Decision, Event, Member, StoredProfile};
+use pillion_store::{CreditLoss, Decision, Event, Member, StoredProfile};
 use crate::tick_error::TickError;
 use excess::{Excess, Look, Seen, look};
 use pillion_core::decision::MemberState;

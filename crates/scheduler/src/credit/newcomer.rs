@@ -1,7 +1,7 @@
 //! Who is to answer for a promise that was broken: those beside the run whose workloads are known less than its own, and who are
 //! another user's. Pure.
 
-use crate::store::{CreditLoss, MeasuredRun, Member, StoredProfile};
+use pillion_store::{CreditLoss, MeasuredRun, Member, StoredProfile};
 use pillion_core::UnixTime;
 use pillion_core::units::keeps_promise;
 

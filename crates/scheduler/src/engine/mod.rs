@@ -5,7 +5,7 @@ mod written;
 
 use crate::context::{Context, Settings};
 use crate::scan::{Scan, is_waiting};
-use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
+use pillion_store::{NewDecision, NewMember, StoreError, StoredProfile};
 use crate::tick_error::TickError;
 use crate::view::{Sources, TrialHistory, TrialSources, cluster_view};
 use pillion_core::profile::WorkloadProfile;

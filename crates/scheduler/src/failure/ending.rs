@@ -5,7 +5,7 @@
 
 use crate::context::Context;
 use crate::scan::Scan;
-use crate::store::{Decision, Event, Requeue};
+use pillion_store::{Decision, Event, Requeue};
 use crate::tick_error::TickError;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;

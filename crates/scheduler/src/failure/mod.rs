@@ -13,7 +13,7 @@ mod victim;
 
 use crate::context::Context;
 use crate::scan::Scan;
-use crate::store::{Event, Judgement, MeasuredRun, Requeue, RequeueCause, Store};
+use pillion_store::{Event, Judgement, MeasuredRun, Requeue, RequeueCause, Store};
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::fault::{self, Ending, FaultVerdict, REQUEUE_AGE_SECONDS_MAX, StartSeen};

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::failure::ending::Answer;
 use crate::scan::{Scan, mark_of, workload_of};
 use crate::step::predates;
-use crate::store::{Decision, Event, Requeue, RequeueCause, RequeueOutcome};
+use pillion_store::{Decision, Event, Requeue, RequeueCause, RequeueOutcome};
 use crate::tick_error::TickError;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;

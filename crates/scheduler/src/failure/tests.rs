@@ -1,9 +1,9 @@
 use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;
-use crate::store::memory::MemoryStore;
-use crate::store::prelude::*;
-use crate::store::{JobRecord, NewDecision};
+use pillion_memory_store::MemoryStore;
+use pillion_store::prelude::*;
+use pillion_store::{JobRecord, NewDecision};
 use crate::testing::{at, decision, job, leased, member, new_decision, node, start};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
@@ -130,7 +130,7 @@ impl World {
         let new = NewDecision { gres_type: GresType::new("g1"), ..new_decision(members) };
         let id = self.store.commit_plan(Revision(0), &[new], at(ENDED - 110)).await.unwrap()[0];
         for (from, to) in [(Planned, Released), (Released, Running), (Running, Ended)] {
-            let step = crate::store::MemberStep { decision_id: id, start: start(), from, to, at: at(ENDED) };
+            let step = pillion_store::MemberStep { decision_id: id, start: start(), from, to, at: at(ENDED) };
             assert!(self.store.step_member(&step).await.unwrap());
         }
     }

@@ -5,7 +5,7 @@
 //! containment"). Which tenant was the cause shows in who ended first, and how; and in whose process the driver named in an
 //! Xid, where the kernel's log tells, even if both ended in the same second.
 
-use crate::store::MeasuredRun;
+use pillion_store::MeasuredRun;
 use pillion_core::UnixTime;
 use pillion_core::fault::Ending;
 use pillion_slurm::Ending as JobEnding;

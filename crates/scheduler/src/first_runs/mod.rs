@@ -9,7 +9,7 @@
 mod so_far;
 
 use crate::context::{Context, FirstRunSeen};
-use crate::store::{Decision, Member};
+use pillion_store::{Decision, Member};
 use pillion_core::decision::MemberState;
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
 use pillion_pairing::{FirstRuns as Rule, Role, may_join_first_run};

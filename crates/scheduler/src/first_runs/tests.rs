@@ -3,8 +3,8 @@
 use super::*;
 use crate::agents::{Agents, DeviceSeen};
 use crate::context::Settings;
-use crate::store::memory::MemoryStore;
-use crate::store::{NewMember, Store};
+use pillion_memory_store::MemoryStore;
+use pillion_store::{NewMember, Store};
 use crate::testing::{NOW, at, decision, device, hello, member};
 use pillion_core::device::{Reading, TenantUse};
 use pillion_core::metric::Metric;

@@ -2,7 +2,7 @@
 
 use super::auth::Caller;
 use super::listing::{self, asked_time};
-use crate::store::EventFilter;
+use pillion_store::EventFilter;
 use pillion_api as api;
 use pillion_core::{NodeName, SlurmJobId};
 use tonic::Status;
@@ -30,7 +30,7 @@ fn job_id(text: &str) -> Result<SlurmJobId, Status> {
 }
 
 /// The answer to `filter`, which asked for one more.
-pub(super) fn answer(mut events: Vec<crate::store::Event>, filter: &EventFilter) -> api::EventsResponse {
+pub(super) fn answer(mut events: Vec<pillion_store::Event>, filter: &EventFilter) -> api::EventsResponse {
     let has_more = events.len() >= usize::try_from(filter.limit).unwrap_or(usize::MAX);
     if has_more {
         events.remove(0);
@@ -41,7 +41,7 @@ pub(super) fn answer(mut events: Vec<crate::store::Event>, filter: &EventFilter)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Event;
+    use pillion_store::Event;
     use pillion_core::event::EventKind;
     use pillion_core::{UnixTime, UserId};
 

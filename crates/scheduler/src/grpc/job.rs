@@ -4,7 +4,7 @@
 use super::auth::Caller;
 use super::listing;
 use crate::analysis::{self, AdviceFacts, RunSeen, Usual};
-use crate::store::{Decision, Event, JobRecord, Member, Store, StoreError};
+use pillion_store::{Decision, Event, JobRecord, Member, Store, StoreError};
 use pillion_api as api;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;

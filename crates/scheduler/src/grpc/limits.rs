@@ -47,7 +47,7 @@ mod tests {
     use crate::grpc::agent::AgentServer;
     use crate::grpc::auth::Caller;
     use crate::grpc::operator::OperatorServer;
-    use crate::store::postgres::PgStore;
+    use pillion_store::postgres::PgStore;
     use crate::testing::{self, scan};
     use pillion_api::operator_service_client::OperatorServiceClient;
     use pillion_api::{PokeRequest, QueueRequest};
@@ -162,7 +162,7 @@ mod tests {
         let (_, context) = served().await;
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
         let server =
-            OperatorServer::new(Arc::clone(&context), engine, Arc::new(PgStore::nowhere()), String::new());
+            OperatorServer::new(Arc::clone(&context), engine, Arc::new(PgStore::behind_socket(std::path::Path::new("/nowhere"))), String::new());
         for (is_operator, wakes) in [(false, false), (true, true)] {
             let mut poke = tonic::Request::new(PokeRequest {});
             poke.extensions_mut().insert(Caller { uid: Some(UserId(4243)), is_operator });

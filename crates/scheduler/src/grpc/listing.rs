@@ -5,7 +5,7 @@ use super::auth::Caller;
 use crate::rules::{Rule, RuleOrigin};
 use crate::scan::Scan;
 use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{
+use pillion_store::{
     Account, Decision, Event, GroupBy, JobRecord, Member, ModelVersion, RunFilter, Score, Sums, Tenant,
 };
 use pillion_api as api;

@@ -3,7 +3,7 @@
 
 use super::auth::Caller;
 use super::status;
-use crate::store::{Store, StoreError};
+use pillion_store::{Store, StoreError};
 use pillion_api as api;
 use pillion_core::WorkloadKey;
 use pillion_core::name::{self, AskedName};

@@ -1,6 +1,6 @@
 //! The one place where our errors become gRPC codes.
 
-use crate::store::StoreError;
+use pillion_store::StoreError;
 use crate::tick_error::TickError;
 use pillion_core::report;
 use tonic::{Code, Status};

@@ -6,7 +6,7 @@ use super::listing::{self, Shown};
 use crate::agents::{AgentState, Readings};
 use crate::device_status::{self, Amiss, Occupation, Spot};
 use crate::scan::{Scan, mark_of};
-use crate::store::{Decision, Drain, Member};
+use pillion_store::{Decision, Drain, Member};
 use pillion_api as api;
 use pillion_core::decision::MemberState;
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
@@ -171,7 +171,7 @@ pub(super) fn unplaced_count(scan: Option<&Scan>, decisions: &[Decision], shown:
 mod tests {
     use super::*;
     use crate::device_status::NOTHING_AMISS;
-    use crate::store::DrainPlace;
+    use pillion_store::DrainPlace;
     use crate::testing::{self, NOW, at, decision, job, member, scan};
     use pillion_core::UserId;
     use pillion_core::device::{DeviceDescription, Reading};

@@ -2,7 +2,7 @@
 
 use super::page::{Snapshot, page};
 use crate::context::Context;
-use crate::store::postgres::PgStore;
+use pillion_store::postgres::PgStore;
 use pillion_metrics::Page;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What has happened since this scheduler started, counted where it happens. Counters begin anew with the process: Prometheus
 //! knows that of counters, and what must not be lost is in the store.
 
-use crate::store::Sums;
+use pillion_store::Sums;
 use pillion_core::UnixTime;
 use pillion_core::device::Mechanism;
 use pillion_core::event::EventKind;

@@ -4,7 +4,7 @@ use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;
 use crate::ingest::Ingest;
-use crate::store::memory::MemoryStore;
+use pillion_memory_store::MemoryStore;
 use crate::testing::{NOW, at};
 use crate::watch::Watch;
 use pillion_core::mark::Mark;

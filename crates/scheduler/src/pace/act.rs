@@ -10,7 +10,7 @@ use crate::credit::Place;
 use crate::credit::strain::Strain;
 use crate::failure::requeue::comes_back_alone;
 use crate::scan::Scan;
-use crate::store::{Decision, Event, Member};
+use pillion_store::{Decision, Event, Member};
 use crate::tick_error::TickError;
 use pillion_config::Watch;
 use pillion_core::event::EventKind;

@@ -5,7 +5,7 @@ use super::blocks::Blocks;
 use super::estimate::{Estimate, Ground, Reference, Verdict, by_activity, by_counter};
 use super::guest::Stays;
 use crate::agents::DeviceSeen;
-use crate::store::Member;
+use pillion_store::Member;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{JobStart, UnixTime};

@@ -2,7 +2,7 @@
 //! others a promise was kept before he came; also where it is he himself who is slowed.
 
 use super::estimate::Ground;
-use crate::store::{Decision, Member};
+use pillion_store::{Decision, Member};
 use pillion_core::UnixTime;
 use pillion_pairing::Role;
 use std::fmt;

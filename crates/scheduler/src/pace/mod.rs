@@ -17,7 +17,7 @@ mod sent;
 
 use crate::context::Context;
 use crate::credit::{Place, by_workload, shared_devices};
-use crate::store::{Decision, Member};
+use pillion_store::{Decision, Member};
 use crate::tick_error::TickError;
 use act::{Shared, see_to};
 use follow::{Readings, Sharing, Told};

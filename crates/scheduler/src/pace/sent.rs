@@ -3,7 +3,7 @@
 
 use super::estimate::{Estimate, Ground};
 use super::guest::Stays;
-use crate::store::{Event, Member, Requeue, RequeueCause};
+use pillion_store::{Event, Member, Requeue, RequeueCause};
 use pillion_core::event::EventKind;
 use pillion_core::{JobStart, NodeName, UnixTime};
 

@@ -2,7 +2,7 @@
 //! unit: by the job's own counter, else runs a second.
 
 use super::speed::rate_of;
-use crate::store::{MeasuredRun, StoredProfile};
+use pillion_store::{MeasuredRun, StoredProfile};
 use pillion_core::{CapStep, UnixTime};
 
 /// Adds the run's speed to those known of `cap`; the error says why the run teaches nothing.

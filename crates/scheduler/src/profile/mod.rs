@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::credit::culprits;
 use crate::credit::strain::Strain;
 use crate::first_runs::is_first_run;
-use crate::store::{Event, Lesson, MeasuredRun, Member, StoredProfile};
+use pillion_store::{Event, Lesson, MeasuredRun, Member, StoredProfile};
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::family::family_of;

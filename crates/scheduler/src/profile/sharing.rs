@@ -2,7 +2,7 @@
 //! partners, or beside somebody it was not planned with, teaches nothing about anybody.
 
 use super::speed::MeasuredSpeed;
-use crate::store::{
+use pillion_store::{
     Decision, MeasuredRun, Member, NewObservation, SharingTenant, Store, StoreError, StoredProfile,
 };
 use pillion_core::decision::MemberState;

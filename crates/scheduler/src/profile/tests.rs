@@ -1,7 +1,7 @@
 //! What a run teaches, and what it must not.
 
 use super::*;
-use crate::store::{Decision, JobRecord};
+use pillion_store::{Decision, JobRecord};
 use crate::testing::{at, decision, member, record, start, summary};
 use pillion_core::decision::MemberState;
 use pillion_core::device::Mechanism;

@@ -5,7 +5,7 @@ mod turns;
 use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;
-use crate::store::memory::MemoryStore;
+use pillion_memory_store::MemoryStore;
 use crate::watch::Watch;
 use pillion_core::mark::Mark;
 use pillion_core::{Clock as _, ManualClock, NodeName};

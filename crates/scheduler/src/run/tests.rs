@@ -2,7 +2,7 @@
 
 use super::limits::STREAMS_OF_CONNECTION_MAX;
 use super::*;
-use crate::store::memory::MemoryStore;
+use pillion_memory_store::MemoryStore;
 use crate::testing::{NOW, at};
 use hyper_util::rt::TokioIo;
 use pillion_api::operator_service_client::OperatorServiceClient;

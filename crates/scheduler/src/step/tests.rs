@@ -1,7 +1,7 @@
 //! One case for each arrow of the life of a member, and for each crash.
 
 use super::*;
-use crate::store::DrainPlace;
+use pillion_store::DrainPlace;
 use crate::testing::{NOW, at, decision, job, leased, member, scan};
 use pillion_core::mark::Mark;
 use pillion_core::{GresType, NodeName, UserId};

@@ -1,6 +1,6 @@
 //! How well a model foretells outcomes: pure. What was measured is held against the density that the model gave it.
 
-use crate::store::Score;
+use pillion_store::Score;
 use pillion_core::WorkloadKey;
 use pillion_pairing::{InterferenceModel, Observation, ProfileBook, SpeedEstimate, TenantInput};
 

@@ -6,7 +6,7 @@ use super::judge::Verdict;
 use super::models::CurrentModel;
 use super::trial::{self, Incumbent, Trial, TrialInput};
 use crate::context::{Context, ModelSeen};
-use crate::store::{Event, ModelState, ModelVersion, NewModel, StoredObservation};
+use pillion_store::{Event, ModelState, ModelVersion, NewModel, StoredObservation};
 use crate::tick_error::TickError;
 use pillion_core::UnixTime;
 use pillion_core::event::EventKind;

@@ -1,7 +1,7 @@
 //! What was not believed, by node: reported as an event now and then, so that nobody fills the events with it.
 
 use super::doubt::Doubt;
-use crate::store::Event;
+use pillion_store::Event;
 use pillion_core::event::EventKind;
 use pillion_core::{NodeName, UnixTime};
 use std::collections::BTreeMap;

@@ -18,7 +18,7 @@ pub(crate) use reporter::Reporter;
 pub(crate) use samples::cleaned;
 
 use crate::scan::Scan;
-use crate::store::{Decision, SlurmStart};
+use pillion_store::{Decision, SlurmStart};
 use pillion_core::metric::Metric;
 use pillion_core::report::{JobSummary, Launch, ShareResult};
 use pillion_core::{JobStart, NodeName, UnixTime};

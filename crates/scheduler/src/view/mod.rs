@@ -12,7 +12,7 @@ pub use trials::TrialHistory;
 use crate::device_status::closed;
 use crate::first_runs::is_first_run;
 use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{Decision, Member};
+use pillion_store::{Decision, Member};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::invariant::Violation;

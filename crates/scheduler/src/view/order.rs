@@ -6,7 +6,7 @@
 use super::request::{asked_gpu_type, gpu_type_names, promise};
 use super::sources::{Sources, active_members};
 use crate::scan::{mark_of, workload_of};
-use crate::store::{Decision, Member, NewMember};
+use pillion_store::{Decision, Member, NewMember};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, NodeName, UserId, WorkloadKey};
 use pillion_pairing::{Demands, Role, leaves_room};
@@ -128,7 +128,7 @@ mod tests {
     use crate::agents::AgentState;
     use crate::device_status::Amiss;
     use crate::scan::Scan;
-    use crate::store::StoredProfile;
+    use pillion_store::StoredProfile;
     use crate::testing::{self, NOW, at, decision, job, member};
     use pillion_core::decision::MemberState;
     use pillion_core::device::DeviceDescription;

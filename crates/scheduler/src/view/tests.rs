@@ -4,7 +4,7 @@ use super::*;
 use crate::agents::AgentState;
 use crate::context::FirstRunSeen;
 use crate::device_status::Amiss;
-use crate::store::{Drain, StoredProfile};
+use pillion_store::{Drain, StoredProfile};
 use crate::testing::{NOW, at, decision, job, leased, member, node};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::mark::Mark;
@@ -261,7 +261,7 @@ fn the_gpu_type_asked_for_is_found() {
 
 fn drain(gres_type: Option<&str>) -> Drain {
     let place =
-        crate::store::DrainPlace { node: NodeName::new("n1"), gres_type: gres_type.map(GresType::new) };
+        pillion_store::DrainPlace { node: NodeName::new("n1"), gres_type: gres_type.map(GresType::new) };
     Drain { place, by: "alice".to_owned(), reason: "fan noise".to_owned(), since: at(NOW - 5) }
 }
 

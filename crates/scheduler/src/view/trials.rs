@@ -2,7 +2,7 @@
 //! how sharing fared by model of device and mechanism, and who is not tried. Pure.
 
 use super::sources::{Sources, TrialSources, active_members};
-use crate::store::{Decision, Member, StoredObservation};
+use pillion_store::{Decision, Member, StoredObservation};
 use pillion_config::Watch;
 use pillion_core::device::Mechanism;
 use pillion_core::{GresType, NodeName, SlurmJobId};

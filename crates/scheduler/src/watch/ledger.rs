@@ -3,7 +3,7 @@
 
 use crate::context::Context;
 use crate::scan::{Kept, Scan, record_of};
-use crate::store::JobRecord;
+use pillion_store::JobRecord;
 use crate::tick_error::TickError;
 use pillion_core::{SlurmJobId, UnixTime};
 use pillion_slurm::{Ending, JobState};

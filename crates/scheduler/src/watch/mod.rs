@@ -5,7 +5,7 @@ mod ledger;
 
 use crate::context::Context;
 use crate::scan::Scan;
-use crate::store::Event;
+use pillion_store::Event;
 use crate::tick_error::TickError;
 use crate::view::occupants;
 use ledger::Ledger;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;
-use crate::store::memory::MemoryStore;
+use pillion_memory_store::MemoryStore;
 use crate::testing::{NOW, at, hello};
 use pillion_core::ManualClock;
 use pillion_fake_slurm::{FakeNode, FakePartition, FakeSettings, FakeSlurm};

@@ -3,7 +3,7 @@
 use super::*;
 use crate::agents::Agents;
 use crate::context::{Context, Settings};
-use crate::store::memory::MemoryStore;
+use pillion_memory_store::MemoryStore;
 use crate::testing::{NOW, at, scan};
 use pillion_core::device::Mechanism;
 use pillion_core::share::Sharing;

@@ -2,7 +2,7 @@ use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;
 use crate::scan::Scan;
-use crate::store::memory::MemoryStore;
+use pillion_memory_store::MemoryStore;
 use crate::testing::{NOW, at, hello, node};
 use pillion_core::{ManualClock, NodeName};
 use pillion_fake_slurm::{FakeSettings, FakeSlurm};

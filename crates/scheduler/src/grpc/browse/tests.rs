@@ -1,7 +1,7 @@
 use super::*;
 use crate::agents::Agents;
 use crate::device_status::NOTHING_AMISS;
-use crate::store::{Drain, DrainPlace};
+use pillion_store::{Drain, DrainPlace};
 use crate::testing::scan;
 use pillion_core::UserId;
 use pillion_core::decision::MemberState;

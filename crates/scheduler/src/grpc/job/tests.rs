@@ -1,7 +1,7 @@
 use super::*;
-use crate::store::memory::MemoryStore;
-use crate::store::prelude::*;
-use crate::store::{MemberStep, NewDecision, NewMember};
+use pillion_memory_store::MemoryStore;
+use pillion_store::prelude::*;
+use pillion_store::{MemberStep, NewDecision, NewMember};
 use crate::testing::{at, member, new_decision};
 use pillion_core::decision::MemberState::{Ended, Planned, Released, Running};
 use pillion_core::report::{Report, ReportBody};

@@ -1,9 +1,9 @@
 //! Names in answers and in requests, over the store in memory.
 
 use super::*;
-use crate::store::Naming as Kept;
-use crate::store::memory::MemoryStore;
-use crate::store::prelude::*;
+use pillion_store::Naming as Kept;
+use pillion_memory_store::MemoryStore;
+use pillion_store::prelude::*;
 use pillion_core::name::NameSource;
 use pillion_core::{UnixTime, UserId, WorkloadName};
 

@@ -3,8 +3,8 @@
 use super::*;
 use crate::metrics::Tally;
 use crate::metrics::tally::SlurmFailure;
-use crate::store::Sums;
-use crate::store::postgres::CallFigures;
+use pillion_store::Sums;
+use pillion_store::postgres::CallFigures;
 use crate::testing::{NOW, at, decision, job, member, node, start};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
