@@ -128,8 +128,8 @@ local function parse_cap(text)
   return (text == "1" or string.match(text, "^0%.[1-9]$")) and text or nil
 end
 
--- Reads a value of --colocate: {share = bool, slowdown = text, profile = text, memory_bytes = number, cap = text}, or
--- nil and a sentence that says what is allowed.
+-- Reads a value of --colocate: {share = bool, slowdown = text, profile = text, memory_bytes = number, cap = text,
+-- isolation = text}, or nil and a sentence that says what is allowed.
 function M.parse_option(text)
   if text == "" or text == "(null)" or text == "yes" then return { share = true } end
   if text == "no" then return { share = false } end
@@ -151,11 +151,13 @@ function M.parse_option(text)
       key, parsed = "memory_bytes", parse_memory(value)
     elseif name == "cap" then
       key, parsed = "cap", parse_cap(value)
+    elseif name == "isolation" then
+      key, parsed = "isolation", value == "hard" and value
     end
     if not parsed then
       return nil, "--colocate: '" .. setting .. "' is not allowed; allowed are yes, no, max-slowdown=R (1 to 10), "
-        .. "profile=NAME (1 to 64 letters, digits, dots, underscores or dashes), memory=SIZE (such as 8G, at most 16T) "
-        .. "and cap=PART (0.1, 0.2, .. 0.9 or 1)"
+        .. "profile=NAME (1 to 64 letters, digits, dots, underscores or dashes), memory=SIZE (such as 8G, at most 16T), "
+        .. "cap=PART (0.1, 0.2, .. 0.9 or 1) and isolation=hard"
     end
     if option[key] then return nil, "--colocate: " .. name .. "= is given twice; give it once" end
     option[key] = parsed
@@ -472,6 +474,7 @@ local function render_mark(option, digest, partition, gpu, begin)
     fields[#fields + 1] = string.format("m=%.0f", math.ceil(option.memory_bytes / 2 ^ 20))
   end
   if option.cap then fields[#fields + 1] = "c=" .. option.cap end
+  if option.isolation then fields[#fields + 1] = "i=" .. option.isolation end
   fields[#fields + 1] = "part=" .. (partition or "")
   fields[#fields + 1] = "field=" .. gpu.field
   fields[#fields + 1] = "gres=" .. gpu.gres

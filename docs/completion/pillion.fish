@@ -190,10 +190,11 @@ complete -c pillion -n "__fish_pillion_using_subcommand plan" -s h -l help -d 'P
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l solo -d 'How each workload runs alone (CSV)' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l pairs -d 'What was measured of workloads together (CSV)' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l mig -d 'Replays how a device is cut into MIG instances, by speeds that were measured in them (CSV), instead of pairs: queues of 60 jobs on one device [--device: a100-40]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l queues -d 'Jobs in each queue' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l seeds -d 'How many times the families are split and the queues drawn' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l observed -d 'How many pairings of new workloads were observed when warm' -r
-complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l max-slowdown -d 'The promise: shared time over solo time, at most [default: 1.25]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l max-slowdown -d 'The promise: shared time over solo time, at most [default: 1.25; of --mig: 2.5, 1.67 and 1.25]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l observe -d 'Which pairings were observed then: by chance, or those that an optimist would let share' -r -f -a "random\t'By chance'
 chosen\t'Those that an optimist would let share'"
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l trial-seconds -d 'How long two are tried before their speeds are known [default: 60]' -r

@@ -81,11 +81,15 @@ impl Generator {
     }
 }
 
+/// Of settings, and nearly.
+const NAMES: [&str; 10] =
+    ["max-slowdown", "profile", "memory", "cap", "isolation", "Memory", "max_slowdown", "yes", "no", ""];
+
 /// Values around the edges of the grammar: pieces that are right, nearly right and wrong, put together at random.
 fn values() -> Vec<Vec<u8>> {
-    const NAMES: [&str; 9] =
-        ["max-slowdown", "profile", "memory", "cap", "Memory", "max_slowdown", "yes", "no", ""];
-    const VALUES: [&str; 43] = [
+    const VALUES: [&str; 45] = [
+        "hard",
+        "shared",
         "0.1",
         "0.9",
         "0.0",
@@ -149,7 +153,7 @@ fn values() -> Vec<Vec<u8>> {
             .collect();
         all.push(settings.join(",").into_bytes());
     }
-    for name in &NAMES[..3] {
+    for name in &NAMES[..5] {
         all.extend(VALUES.iter().map(|value| format!("{name}={value}").into_bytes()));
     }
     all
@@ -170,7 +174,9 @@ fn read_by_rust(value: &[u8]) -> String {
                 request.slowdown_ratio_max.map_or("-".to_owned(), |ratio| ratio.value().to_string());
             let memory = request.memory_bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
             let cap = request.cap.map_or("-".to_owned(), |cap| cap.to_string());
-            format!("yes {slowdown} {} {memory} {cap}", request.profile_name.as_deref().unwrap_or("-"))
+            let isolation = request.isolation.map_or("-".to_owned(), |isolation| isolation.to_string());
+            let profile = request.profile_name.as_deref().unwrap_or("-");
+            format!("yes {slowdown} {profile} {memory} {cap} {isolation}")
         }
     }
 }

@@ -87,6 +87,8 @@ fn job(number: u32) -> anyhow::Result<WaitingJob> {
         memory_bytes_declared: None,
         solo_cap: None,
         owes_runs: 0,
+        use_beyond_fraction: 0.0,
+        isolation: pillion_core::isolation::Isolation::Shared,
         gpu_type: None,
         cpus: 4,
         memory_mib: 4096,
@@ -125,6 +127,7 @@ fn device(node: &NodeName, number: u32, devices: Devices) -> anyhow::Result<Devi
         memory_bytes: Some(8 * GIB),
         time_limit_at: Some(at() + Duration::from_hours(2)),
         expected_end_at: None,
+        isolation: pillion_core::isolation::Isolation::Shared,
         first_run: None,
     };
     Ok(DeviceView {

@@ -80,6 +80,19 @@ pub(crate) fn make_known_as(cluster: &Cluster, user: &str, workloads: &[(&str, &
     wait_until_known(cluster, before, &workloads.iter().map(run).collect::<Vec<_>>());
 }
 
+/// The same of several users, for so many seconds each.
+pub(crate) fn make_known_for<const N: usize>(
+    cluster: &Cluster,
+    seconds: u32,
+    all: &[(&str, [(&str, &str); N])],
+) {
+    let before = profile_count(cluster).unwrap();
+    let each = all.iter().flat_map(|(user, workloads)| workloads.iter().map(move |named| (*user, *named)));
+    let run =
+        |(user, (name, work)): (&str, (&str, &str))| submit(cluster, user, name, &load(work, seconds), &[]);
+    wait_until_known(cluster, before, &each.map(run).collect::<Vec<_>>());
+}
+
 fn wait_until_known(cluster: &Cluster, before: usize, jobs: &[SlurmJobId]) {
     for job in jobs {
         cluster.wait_for_job(*job, &["COMPLETED"], SOON).unwrap();

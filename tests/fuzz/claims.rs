@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 const SCHEDULER: u32 = 64_030;
 const EXPORTER: Exporter = Exporter([5; 32]);
+/// Of the connection of somebody who passes on what was said on another one.
+const ELSEWHERE: Exporter = Exporter([6; 32]);
 const KEY: &str = "# pillion-auth-key 1\n\
     0101010101010101010101010101010101010101010101010101010101010101\n\
     0202020202020202020202020202020202020202020202020202020202020202 until=1795086400\n";
@@ -56,6 +58,7 @@ fn claims() {
         assert_eq!(payload.split(' ').count(), 4, "one reading only: {payload:?}");
         assert!(payload.len() < 340 && payload.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '));
         for method in [AuthMethod::Munge, AuthMethod::Mtls] {
+            assert!(prover(method, &realm()).judge(&claim, &ELSEWHERE, None).is_err(), "relayed: {text:?}");
             let Ok(judged) = prover(method, &realm()).judge(&claim, &EXPORTER, None) else { continue };
             let (made, identity) = if claim.claimant == Claimant::User {
                 ("MUNGE:1:", Identity::User(UserId(1000)))

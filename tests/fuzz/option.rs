@@ -7,7 +7,7 @@ use pillion_tests::process::Program;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
-const EXAMPLES: [&str; 12] = [
+const EXAMPLES: [&str; 14] = [
     "yes",
     "no",
     "(null)",
@@ -19,6 +19,8 @@ const EXAMPLES: [&str; 12] = [
     "memory=16TiB",
     "cap=0.3",
     "cap=1",
+    "isolation=hard",
+    "isolation=hard,cap=0.3",
     "max-slowdown=1.1,profile=bert,memory=24GB,cap=0.9",
 ];
 /// How many values one run of the interpreter reads.
@@ -69,7 +71,8 @@ fn read_by_rust(value: &[u8]) -> String {
             let slowdown = or_none(request.slowdown_ratio_max.map(|ratio| format!("{:.6}", ratio.value())));
             let memory = or_none(request.memory_bytes.map(|bytes| bytes.to_string()));
             let cap = or_none(request.cap.map(|cap| cap.to_string()));
-            format!("yes {slowdown} {} {memory} {cap}", or_none(request.profile_name))
+            let isolation = or_none(request.isolation.map(|isolation| isolation.to_string()));
+            format!("yes {slowdown} {} {memory} {cap} {isolation}", or_none(request.profile_name))
         }
     }
 }

@@ -179,7 +179,7 @@ impl Node {
         let mut variables = vec![("SLURM_JOB_GPUS".to_owned(), device.index.to_string())];
         match device.mechanism {
             Mechanism::Ccs => variables.push(("ZE_AFFINITY_MASK".to_owned(), device.index.to_string())),
-            Mechanism::Mps | Mechanism::TimeSliced => {
+            Mechanism::Mps | Mechanism::Mig | Mechanism::TimeSliced => {
                 variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), device.index.to_string()));
             }
         }

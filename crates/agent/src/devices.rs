@@ -19,7 +19,7 @@ use crate::procfs::{ProcFs, ProcessId};
 use crate::sampler::{Sampler, SamplerState, SamplerTools};
 use crate::tracker::Registration;
 use pillion_core::device::{DeviceDescription, NoticeKind};
-use pillion_core::health::DeviceCondition;
+use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::report::{EndOrder, FromAgent, JobSummary, ReportBody, ShareResult};
 use pillion_core::share::Share;
 use pillion_core::{Clock, DecisionId, JobStart, UnixTime};
@@ -262,6 +262,7 @@ impl Devices {
         };
         let sampled = self.sampler.sample(now, states);
         self.node.figures().tenants(&sampled.tenants);
+        self.health.outsiders(now, &sampled.outsiders);
         for holding in &sampled.holdings {
             self.hold_to_limit(now, holding);
         }
@@ -395,6 +396,10 @@ impl Devices {
             .device(&share.gres_type)
             .ok_or_else(|| format!("node {} has no device {}", self.node.name(), share.gres_type))?;
         let others = self.node.shares_on(&share.gres_type);
+        // What was planned before it came, or was not heard of.
+        if !others.is_empty() && self.health.has_outsider(device.index) {
+            return Err(FaultKind::Outsider.phrase().to_owned().into());
+        }
         let prepared = self.mechanisms.prepare(self.backend.as_mut(), &device, others.iter(), &share);
         let prepared = prepared.map_err(|error| Refusal::of(&device, &error))?;
         let partition = self.prepared(&device, share.start, prepared);

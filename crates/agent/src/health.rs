@@ -2,6 +2,7 @@
 //! the driver said at each sample and with its notices. Knows nothing of jobs, of shares or of the scheduler.
 
 use crate::mechanism::ccs::tiles_per_card;
+use crate::outsider::{self, Outsider};
 use pillion_core::device::{DeviceDescription, DeviceNotice, NoticeKind};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::metric::{Metric, MetricSource};
@@ -13,6 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const TRANSIENT_SAMPLES: u32 = 3;
 /// How long it is told that a tenant took too much: long enough for a scheduler that is away for a moment.
 const OVERUSE_SECONDS: f64 = 60.0;
+
+/// How long a process that is no job's is told after it was last seen: one that comes and goes is one.
+const OUTSIDER_SECONDS: f64 = 60.0;
+/// At how many samples in a row somebody must be seen who is no job's: a job's own last process may outlive it for a moment.
+const OUTSIDER_SAMPLES: u32 = 2;
 
 /// All devices of the node.
 #[derive(Debug)]
@@ -29,6 +35,8 @@ struct Watched {
     sources: BTreeMap<Metric, MetricSource>,
     /// Since when it does not answer, and at how many samples.
     failing: Option<(UnixTime, u32)>,
+    /// When somebody was last seen who is no job's, and at how many samples in a row.
+    outsider: Option<(UnixTime, u32)>,
 }
 
 impl Health {
@@ -130,6 +138,34 @@ impl Health {
         }
     }
 
+    /// Who was seen on each device that answered and is no job's. The first are named for as long as somebody is there.
+    pub fn outsiders(&mut self, at: UnixTime, seen: &BTreeMap<u32, Vec<Outsider>>) {
+        for (index, watched) in &mut self.0 {
+            let Some(outsiders) = seen.get(index) else { continue };
+            let before = watched.outsider;
+            let Some(detail) = outsider::sentence(outsiders) else {
+                let is_over = before.is_none_or(|(last, _)| at.seconds_since(last) > OUTSIDER_SECONDS);
+                if is_over {
+                    watched.outsider = None;
+                    watched.clear(FaultKind::Outsider, None);
+                } else {
+                    watched.outsider = before.map(|(last, _)| (last, 0));
+                }
+                continue;
+            };
+            let sample_count = before.map_or(0, |(_, count)| count).saturating_add(1);
+            watched.outsider = Some((at, sample_count));
+            if sample_count >= OUTSIDER_SAMPLES {
+                watched.raise(FaultKind::Outsider, None, at, detail);
+            }
+        }
+    }
+
+    /// Whether somebody is told to be there who is no job's.
+    pub fn has_outsider(&self, index: u32) -> bool {
+        self.0.get(&index).is_some_and(|watched| watched.faults.contains_key(&(FaultKind::Outsider, None)))
+    }
+
     /// The device serves one user at a time, though the site wants more: for as long as we run, for its driver stays.
     pub fn serves_one_user(&mut self, at: UnixTime, index: u32, reason: &str) {
         if let Some(watched) = self.0.get_mut(&index) {
@@ -152,6 +188,7 @@ impl Watched {
             faults: BTreeMap::new(),
             sources: BTreeMap::new(),
             failing: None,
+            outsider: None,
         }
     }
 

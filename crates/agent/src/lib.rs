@@ -31,6 +31,7 @@ mod journal_writer;
 pub mod mechanism;
 pub mod metrics;
 pub mod node;
+pub mod outsider;
 pub mod overuse;
 mod poke;
 pub mod procfs;

@@ -1,6 +1,7 @@
 //! What `/proc` says of a process: who its parent is, when it started, which job's cgroup holds it. Changes nothing but that it
 //! can end one; knows nothing of devices or shares. The root is an argument, so that tests bring their own process tree.
 
+use pillion_core::UserId;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,11 @@ pub enum TermFate {
 /// NVIDIA's MPS server: on a device for all its clients, which are there themselves.
 const MPS_SERVER: &str = "nvidia-cuda-mps-server";
 
+/// What Slurm runs each step of a job beneath.
+const SLURMSTEPD: &str = "slurmstepd";
+/// The longest way up from a process that is walked.
+pub const ANCESTORS_MAX: usize = 64;
+
 /// A mounted `/proc`.
 #[derive(Debug, Clone)]
 pub struct ProcFs {
@@ -98,6 +104,28 @@ impl ProcFs {
         let path = std::fs::read_link(self.root.join(pid.to_string()).join("exe")).ok()?;
         let name = path.file_name()?.to_string_lossy();
         Some(name.trim_end_matches(" (deleted)").to_owned())
+    }
+
+    /// Whose process it is: who began it.
+    pub fn uid(&self, pid: u32) -> Option<UserId> {
+        let text = std::fs::read_to_string(self.root.join(format!("{pid}/status"))).ok()?;
+        // The name above it may hold anything but an end of line.
+        let numbers = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        numbers.split_ascii_whitespace().next()?.parse().ok().map(UserId)
+    }
+
+    /// Whether one of its parents is Slurm's own: a program of root's that is called so.
+    pub fn is_beneath_slurmstepd(&self, pid: u32) -> bool {
+        let mut pid = pid;
+        for _ in 0..ANCESTORS_MAX {
+            let Some(stat) = self.stat(pid).filter(|stat| stat.parent_pid > 1) else { return false };
+            pid = stat.parent_pid;
+            let is_slurms = self.program(pid).is_some_and(|name| name == SLURMSTEPD);
+            if is_slurms && self.uid(pid) == Some(UserId(0)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Where the kernel shows what the process writes its errors to.

@@ -5,6 +5,7 @@
 //! shares, of the journal or of the scheduler; asks no driver itself, but is handed what one said.
 
 use crate::accumulator::{DeviceRuns, Sample, Sighting};
+use crate::outsider::Outsider;
 use crate::overuse::Holding;
 use crate::procfs::{ProcFs, ProcessId};
 use crate::progress::ProgressFiles;
@@ -44,6 +45,8 @@ pub struct Sampled {
     pub tenants: BTreeMap<GresType, u64>,
     /// What each start holds of the memory of each device.
     pub holdings: Vec<Holding>,
+    /// Who is on each device that answered and is no job's.
+    pub outsiders: BTreeMap<u32, Vec<Outsider>>,
 }
 
 /// What outlives the agent's process.
@@ -195,7 +198,7 @@ impl Sampler {
         let mut device_samples = Vec::new();
         let mut on_devices = BTreeSet::new();
         let mut on_device = BTreeMap::new();
-        let mut holdings = Vec::new();
+        let (mut holdings, mut outsiders) = (Vec::new(), BTreeMap::new());
         for (index, state) in states {
             let Some(state) = self.understood(index, state) else { continue };
             let Some(gres_type) = self.gres_type(index) else { continue };
@@ -207,6 +210,7 @@ impl Sampler {
                 (state.reading.metrics.bytes(Metric::MemoryBytesUsed), &attributed),
             );
             holdings.extend(self.holdings(index, &gres_type, &attributed));
+            outsiders.insert(index, self.outsiders(&attributed));
             let sightings = self.sightings(&attributed);
             on_devices.extend(sightings.iter().filter_map(|seen| seen.start));
             let tenant_count = sightings.iter().filter(|seen| seen.start.is_some()).count() as u64;
@@ -222,7 +226,8 @@ impl Sampler {
                 device_samples.push(DeviceSample { gres_type, reading: state.reading, tenants });
             }
         }
-        let mut sampled = Sampled { tenants: on_device, holdings, ..self.endings(at, &on_devices) };
+        let mut sampled =
+            Sampled { tenants: on_device, holdings, outsiders, ..self.endings(at, &on_devices) };
         if !device_samples.is_empty() {
             sampled
                 .reports
@@ -311,6 +316,12 @@ impl Sampler {
             seen.process_count += 1;
         }
         of_starts.into_values().collect()
+    }
+
+    /// Who is on a device and is no job's.
+    fn outsiders(&self, processes: &[Attributed<'_>]) -> Vec<Outsider> {
+        let nobodys = processes.iter().filter(|(_, start)| start.is_none());
+        nobodys.filter_map(|(process, _)| Outsider::find(&self.proc, process)).collect()
     }
 
     /// What each start holds of a device.

@@ -1,10 +1,11 @@
 //! How the node is set up beside its devices, looked at whenever the agent connects, for `pillion doctor`: directories, the
 //! plugin that Slurm loads here, and what the mechanisms stand on. Changes nothing; what cannot be seen is left out.
 
-use crate::config::{BackendKind, Config};
+use crate::config::{BackendKind, Config, mps_directory};
 use crate::progress::is_mounted;
 use pillion_config::slurm_files::{lines_of_ours, plugin_version, plugstack, read_text};
 use pillion_core::setup::{LoadedPlugin, NodeSetup, SetupFault, SetupFaultKind};
+use pillion_device::mps::{Scopes, unscoped};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,8 @@ pub struct Places {
     pub slurm_confs: Vec<PathBuf>,
     /// MPS's control program and nvidia-persistenced's socket, where NVIDIA's devices are to be shared by MPS.
     pub mps: Option<(PathBuf, PathBuf)>,
+    /// Where MPS daemons get control groups of their own: how, and what all of them lie beneath.
+    pub scopes: Option<(Scopes, PathBuf)>,
     /// The files of the CCS modes, where Intel's devices are.
     pub ccs_modes: Vec<PathBuf>,
 }
@@ -53,6 +56,7 @@ impl Places {
             handoff_directory: config.handoff_socket.parent().unwrap_or(Path::new("/")).to_owned(),
             slurm_confs,
             mps: has_mps.then(|| (config.mps.control_binary.clone(), PERSISTENCE_SOCKET.into())),
+            scopes: Scopes::of_systemd().filter(|_| has_mps).zip(Some(mps_directory(config))),
             ccs_modes: if is_intel {
                 pillion_device::intel::mode_paths(&config.intel.sysfs_root)
             } else {
@@ -68,6 +72,9 @@ impl Places {
         setup.faults.extend(unbounded(&self.progress_directory));
         if let Some((program, persistence)) = &self.mps {
             setup.faults.extend(missing_for_mps(program, persistence));
+        }
+        if let Some((scopes, directory)) = &self.scopes {
+            setup.faults.extend(unscoped_daemons(scopes.obstacle(), &unscoped(directory)));
         }
         setup.faults.extend(unwritable(&self.ccs_modes, |path| {
             rustix::fs::access(path, rustix::fs::Access::WRITE_OK).map_err(|error| error.to_string())
@@ -190,6 +197,16 @@ fn missing_for_mps(program: &Path, persistence: &Path) -> Vec<SetupFault> {
     faults.into_iter().flatten().collect()
 }
 
+/// Daemons in the agent's own control group count as the agent, with all that its unit is allowed.
+fn unscoped_daemons(obstacle: Option<String>, names: &[String]) -> Option<SetupFault> {
+    let detail = match obstacle {
+        Some(why) => format!("{why}: MPS daemons stay in the agent's control group"),
+        None if names.is_empty() => return None,
+        None => format!("in the agent's control group run the MPS daemons of {}", names.join(", ")),
+    };
+    Some(SetupFault { kind: SetupFaultKind::MpsUnscoped, detail })
+}
+
 /// The first file that may not be written: they share their file system. `check` tells why not.
 fn unwritable(paths: &[PathBuf], check: impl Fn(&Path) -> Result<(), String>) -> Option<SetupFault> {
     paths.iter().find_map(|path| {
@@ -230,6 +247,7 @@ mod tests {
                 handoff_directory: self.path("run"),
                 slurm_confs: vec![self.path("none/slurm.conf"), self.path("slurm.conf")],
                 mps: None,
+                scopes: None,
                 ccs_modes: Vec::new(),
             }
         }
@@ -334,6 +352,21 @@ mod tests {
         let read_only = |_: &Path| Err("Read-only file system".to_owned());
         let fault = unwritable(&[PathBuf::from("/sys/a"), PathBuf::from("/sys/b")], read_only).unwrap();
         assert_eq!(fault.detail, "/sys/a may not be written: Read-only file system");
+    }
+
+    #[test]
+    fn a_daemon_in_our_own_control_group_is_told() {
+        let none = unscoped_daemons(None, &[]);
+        assert_eq!(none, None);
+        let old = unscoped_daemons(None, &["g0".to_owned(), "g3".to_owned()]).unwrap();
+        assert_eq!(
+            (old.kind, old.detail.ends_with("daemons of g0, g3")),
+            (SetupFaultKind::MpsUnscoped, true)
+        );
+        let machine = Machine::new();
+        let scopes = Scopes::by(machine.path("busctl"), "/proc");
+        let places = Places { scopes: Some((scopes, machine.path("mps"))), ..machine.places() };
+        assert_eq!(kinds(&places), [SetupFaultKind::MpsUnscoped], "nothing to ask systemd with");
     }
 
     #[test]

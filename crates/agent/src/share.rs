@@ -38,7 +38,8 @@ pub fn environment(share: &Share, device: &DeviceDescription, paths: &SharePaths
             mechanism::mps::environment(limits, device, mps_pipe_directory, mps_partition.as_deref())
         }
         Sharing::Ccs { mode } => mechanism::ccs::environment(mode, device),
-        Sharing::TimeSliced => Vec::new(),
+        // Admitted by nobody: `mechanism::admit`.
+        Sharing::Mig { .. } | Sharing::TimeSliced => Vec::new(),
     };
     variables.extend(profiling(paths.progress.as_deref()));
     variables.push((DECISION_VARIABLE.to_owned(), share.decision_id.to_string()));

@@ -3,13 +3,10 @@
 //! The roots of the trees come from the SPANK plugin's own connections (the kernel says who called), never from anything
 //! that a user can write. Knows nothing of devices or shares.
 
-use crate::procfs::{JobGroup, ProcFs, ProcessId};
+use crate::procfs::{ANCESTORS_MAX, JobGroup, ProcFs, ProcessId};
 use pillion_core::{GresType, JobStart, UnixTime, UserId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// The longest way from a process up to its task that is walked.
-const ANCESTORS_MAX: usize = 64;
 
 /// A task that is about to begin.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,7 +8,8 @@ use pillion_proto::v1 as wire;
 impl DeviceStatus {
     /// A device with what was told of it last; `None`: nothing was.
     pub fn new(device: DeviceDescription, condition: Option<DeviceCondition>) -> Self {
-        let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism, instances } =
+        // What it could be cut into is the planner's.
+        let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism, instances, mig_sizes: _ } =
             device.into();
         let (faults, metrics) = condition.map_or((None, Vec::new()), |condition| {
             let DeviceCondition { gres_type: _, faults, sources } = condition;

@@ -50,8 +50,13 @@ pub fn fraction(value: Option<f64>) -> String {
 }
 
 /// What a tenant may use of its device: `40 %` of the compute units, `1/2 card`; `None` where nothing holds it back.
-pub fn part(cap: Option<f64>, mode: Option<impl std::fmt::Display>) -> Option<String> {
-    cap.map(|cap| fraction(Some(cap))).or_else(|| mode.map(|mode| format!("1/{mode} card")))
+pub fn part(
+    cap: Option<f64>,
+    mode: Option<impl std::fmt::Display>,
+    slot: Option<impl std::fmt::Display>,
+) -> Option<String> {
+    let held = cap.map(|cap| fraction(Some(cap))).or_else(|| mode.map(|mode| format!("1/{mode} card")));
+    held.or_else(|| slot.map(|slot| slot.to_string()))
 }
 
 /// A cap: `40 %` of the compute units, or `none`.

@@ -147,6 +147,16 @@ pub enum Users {
     Any,
 }
 
+/// What stands between tenants of different users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Isolation {
+    /// What the mechanism gives.
+    Shared,
+    /// A wall.
+    Hard,
+}
+
 /// What a plan maximises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -191,6 +201,16 @@ pub enum Trials {
     On,
 }
 
+/// By what shards are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShardsBy {
+    /// What the workload uses alone.
+    Profile,
+    /// That, and what its runs were seen to use beyond it.
+    Use,
+}
+
 /// `[policy]`: who may share with whom, and what for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -198,6 +218,11 @@ pub struct PolicyConfig {
     /// Who may share a device. On NVIDIA devices "same-account" and "any" need mps.multi_user in the agents' part.
     #[schemars(with = "String", extend("enum" = ["same-user", "same-account", "any"]))]
     pub users: Users,
+    /// What stands between tenants of different users. "shared": what the mechanism gives, which under MPS is no wall. "hard":
+    /// users share no device, for no agent of this release gives them MIG instances of their own. A job may ask for more
+    /// (--colocate=isolation=hard), never for less.
+    #[schemars(with = "String", extend("enum" = ["shared", "hard"]))]
+    pub isolation: Isolation,
     /// What a plan maximises: "throughput" (GPU-hours saved), "energy" or "throughput-per-watt".
     #[schemars(with = "String", extend("enum" = ["throughput", "energy", "throughput-per-watt"]))]
     pub objective: Objective,
@@ -234,6 +259,11 @@ pub struct PolicyConfig {
     /// promise to somebody else. By user, for a name is anybody's to make up. 0: none, it is only told as an event.
     #[schemars(range(min = 0, max = 1000))]
     pub credit_runs: u32,
+    /// By what the shards are chosen that Slurm books and bills for a job that shares. "profile": by how much of a GPU its
+    /// workload uses alone. "use": by that, and by how much more than its profile says its last runs were seen to use beside others; of
+    /// a workload that was not seen beside others, by how much more its user's were. A running job keeps what it was booked with.
+    #[schemars(with = "String", extend("enum" = ["profile", "use"]))]
+    pub shards_by: ShardsBy,
     /// Devices that one user's jobs may hold at once for themselves alone, because they are measured or leave room for nobody,
     /// before his next such job comes after everybody else's. It costs nobody anything who waits alone.
     #[schemars(range(min = 1, max = 100_000))]
@@ -300,17 +330,27 @@ pub struct MetricsConfig {
     pub listen_address: Option<SocketAddr>,
 }
 
+impl PolicyConfig {
+    /// What is done in this partition about promises that are being broken.
+    fn watch_of(&self, partition: &str) -> Watch {
+        *self.watch_partitions.get(partition).unwrap_or(&self.watch)
+    }
+}
+
 impl Scheduler {
     /// Pool partitions in which nobody parts a pair whose promise breaks, where first runs are to be hosts: because of them they
     /// stay alone, for whoever joins a host that was measured for minutes must be able to go back. Empty: nothing stands in the way.
     pub fn first_runs_unwatched(&self) -> Vec<&str> {
-        let PolicyConfig { first_runs, watch, watch_partitions, .. } = &self.policy;
-        if *first_runs == FirstRuns::Alone {
+        if self.policy.first_runs == FirstRuns::Alone {
             return Vec::new();
         }
         let names = self.pool.partitions.iter();
-        let unwatched = names.filter(|name| *watch_partitions.get(*name).unwrap_or(watch) != Watch::Act);
-        unwatched.map(String::as_str).collect()
+        names.filter(|name| self.policy.watch_of(name) != Watch::Act).map(String::as_str).collect()
+    }
+
+    /// Whether guests are sent back in any partition of the pool.
+    pub fn sends_guests_back(&self) -> bool {
+        self.pool.partitions.iter().any(|name| self.policy.watch_of(name) == Watch::Act)
     }
 }
 
@@ -361,6 +401,7 @@ impl Default for PolicyConfig {
     fn default() -> Self {
         Self {
             users: Users::SameUser,
+            isolation: Isolation::Shared,
             objective: Objective::Throughput,
             slowdown_ratio_max: 1.25,
             memory_margin_fraction: 0.05,
@@ -372,6 +413,7 @@ impl Default for PolicyConfig {
             first_runs: FirstRuns::Alone,
             first_run_seconds_min: 300.0,
             credit_runs: 10,
+            shards_by: ShardsBy::Profile,
             alone_devices_max: 4,
             broken_budget_fraction: 0.02,
             pair_when_idle: true,

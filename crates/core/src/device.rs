@@ -2,6 +2,7 @@
 
 use crate::ids::{DeviceUuid, GresType, SlurmJobId};
 use crate::metric::{Measured, Metric, Metrics, Throttle};
+use crate::mig::Geometry;
 use crate::text::quoted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -16,6 +17,8 @@ pub enum Mechanism {
     Mps,
     /// Intel's compute command streamers: 1, 2 or 4 equal parts a card.
     Ccs,
+    /// NVIDIA's Multi-Instance GPU: an instance a tenant, with memory, caches and compute units that nobody else meets.
+    Mig,
     /// Plain time slicing.
     #[default]
     #[serde(rename = "none")]
@@ -24,19 +27,20 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Mps, Self::Ccs, Self::TimeSliced];
-    /// As written everywhere: `mps`, `ccs`, `none`.
+    pub const ALL: [Self; 4] = [Self::Mps, Self::Ccs, Self::Mig, Self::TimeSliced];
+    /// As written everywhere: `mps`, `ccs`, `mig`, `none`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Mps => "mps",
             Self::Ccs => "ccs",
+            Self::Mig => "mig",
             Self::TimeSliced => "none",
         }
     }
     /// Whether something is set up on the device for it, and taken down when nobody shares any more.
     pub const fn is_set_up(self) -> bool {
         match self {
-            Self::Mps | Self::Ccs => true,
+            Self::Mps | Self::Ccs | Self::Mig => true,
             Self::TimeSliced => false,
         }
     }
@@ -44,21 +48,29 @@ impl Mechanism {
     pub const fn can_cap(self) -> bool {
         match self {
             Self::Mps => true,
-            Self::Ccs | Self::TimeSliced => false,
+            Self::Ccs | Self::Mig | Self::TimeSliced => false,
         }
     }
     /// Whether a card is in one mode for all of its tenants.
     pub const fn has_modes(self) -> bool {
         match self {
             Self::Ccs => true,
-            Self::Mps | Self::TimeSliced => false,
+            Self::Mps | Self::Mig | Self::TimeSliced => false,
         }
     }
     /// Whether tenants are clients of one daemon a device, by which the end of one can end the others.
     pub const fn has_daemon(self) -> bool {
         match self {
             Self::Mps => true,
-            Self::Ccs | Self::TimeSliced => false,
+            Self::Ccs | Self::Mig | Self::TimeSliced => false,
+        }
+    }
+    /// Whether each tenant has an instance of its own, so that nobody meets anybody: whoever is there says nothing of how fast
+    /// another is, and there are no pairs.
+    pub const fn has_instances(self) -> bool {
+        match self {
+            Self::Mig => true,
+            Self::Mps | Self::Ccs | Self::TimeSliced => false,
         }
     }
 }
@@ -71,7 +83,7 @@ impl fmt::Display for Mechanism {
 
 /// A word that names no mechanism.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a mechanism; allowed are mps, ccs and none")]
+#[error("'{0}' is not a mechanism; allowed are mps, ccs, mig and none")]
 pub struct UnknownMechanism(pub String);
 
 impl std::str::FromStr for Mechanism {
@@ -100,9 +112,12 @@ pub struct DeviceDescription {
     /// What MIG has cut it into, as its agent found it when it started; `None`: into nothing, as far as anybody knows.
     #[serde(default)]
     pub instances: Option<Vec<MigInstance>>,
+    /// What its agent can cut it into by MIG, for tenants; `None`: it does not.
+    #[serde(default)]
+    pub geometry: Option<Geometry>,
 }
 
-/// A MIG instance of a device. It is Slurm's to give: Pillion neither makes instances nor shares them.
+/// A MIG instance of a device that somebody else has made: it is Slurm's to give, and Pillion lets it be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MigInstance {
     /// The vendor's name for it.

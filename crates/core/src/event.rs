@@ -48,6 +48,8 @@ pub enum EventKind {
     CreditLost,
     /// A tenant is not as it was known.
     ProfileExceeded,
+    /// A run used more of its device than its profile says: the next ones are booked by that.
+    UseExceeded,
     /// A tenant goes slower than it was promised, as surely as it was measured.
     PromiseBreaking,
     /// A guest is to be started again, alone: beside it a promise was being broken.

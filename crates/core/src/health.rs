@@ -25,6 +25,8 @@ pub enum FaultKind {
     NoPartitions,
     /// It can only be time-sliced: what more takes is not there.
     NoMechanism,
+    /// A process that belongs to no job is on it.
+    Outsider,
     /// Its CCS mode could not be changed: its card is in use.
     ModeHeld,
     /// MIG is enabled on it: what Slurm books and what processes get are its instances, not the device.
@@ -51,13 +53,20 @@ impl FaultKind {
             | Self::OneUser
             | Self::NoPartitions
             | Self::NoMechanism => false,
-            Self::ModeHeld
+            Self::Outsider
+            | Self::ModeHeld
             | Self::Divided
             | Self::MpsDied
             | Self::MpsFault
             | Self::Unreadable
             | Self::Gone => true,
         }
+    }
+
+    /// Whether a user who can log in to the node can bring it about. We put nobody there meanwhile, and hold nobody back for it
+    /// beyond his bound either.
+    pub const fn is_at_users_will(self) -> bool {
+        matches!(self, Self::Outsider)
     }
 
     /// Whether what the agent or the driver says of it may name jobs or processes of those on the device, who are not
@@ -68,6 +77,7 @@ impl FaultKind {
             Self::Other
             | Self::Overused
             | Self::NoPartitions
+            | Self::Outsider
             | Self::ModeHeld
             | Self::MpsDied
             | Self::MpsFault => true,
@@ -89,6 +99,7 @@ impl FaultKind {
             Self::OneUser => "its MPS serves one user at a time",
             Self::NoPartitions => "its tenants have no compute units of their own",
             Self::NoMechanism => "its tenants can only be time-sliced",
+            Self::Outsider => "a process that belongs to no job is on it",
             Self::ModeHeld => "its CCS mode cannot be changed before its card is idle",
             Self::Divided => "MIG is on, and only whole GPUs can be shared",
             Self::MpsDied => "its MPS daemon died",

@@ -13,6 +13,7 @@
 //! (docs/decisions/0012-a-fence-under-slurms-lock.md).
 
 use crate::clock::UnixTime;
+use crate::isolation::Isolation;
 use crate::units::CapStep;
 use std::fmt;
 
@@ -22,8 +23,8 @@ pub const MARK_PREFIX: &str = "pillion1";
 pub const MARK_LENGTH_MAX: usize = 520;
 
 /// Every field that this release knows.
-const FIELDS: [&str; 14] =
-    ["w", "s", "m", "c", "part", "field", "gres", "other", "begin", "lease", "r", "alone", "u", "left"];
+const FIELDS: [&str; 15] =
+    ["w", "s", "m", "c", "i", "part", "field", "gres", "other", "begin", "lease", "r", "alone", "u", "left"];
 
 /// What is known of a managed job from Slurm alone.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -36,6 +37,8 @@ pub struct Mark {
     pub memory_mib: Option<u64>,
     /// `c`: the cap under which it is to run alone, where the user had it measured.
     pub cap: Option<CapStep>,
+    /// `i`: what is to stand between it and jobs of other users, where the user asked for more than the site gives.
+    pub isolation: Isolation,
     /// `part`: the partition that the user asked for (empty: the default partition).
     pub original_partition: String,
     /// `field`: which field named the GPU: `node`, `job`, `task` or `socket`.
@@ -115,6 +118,7 @@ impl Mark {
             }
             "m" => self.memory_mib = Some(value.parse().ok()?),
             "c" => self.cap = Some(value.parse().ok()?),
+            "i" => self.isolation = value.parse().ok()?,
             "part" => value.clone_into(&mut self.original_partition),
             "field" => value.clone_into(&mut self.original_field),
             "gres" => value.clone_into(&mut self.original_gres),
@@ -180,6 +184,9 @@ impl fmt::Display for Mark {
         if let Some(cap) = self.cap {
             write!(f, ";c={cap}")?;
         }
+        if !self.isolation.is_shared() {
+            write!(f, ";i={}", self.isolation)?;
+        }
         write!(f, ";part={};field={}", self.original_partition, self.original_field)?;
         write!(f, ";gres={};other={}", self.original_gres, self.other_gres)?;
         write!(f, ";begin={}", self.original_begin_epoch)?;
@@ -213,6 +220,7 @@ mod tests {
             slowdown_ratio_max: Some(1.15),
             memory_mib: Some(8192),
             cap: CapStep::from_tenths(3),
+            isolation: Isolation::Hard,
             original_partition: "gpu".to_owned(),
             original_field: "node".to_owned(),
             original_gres: "gpu:a100:1".to_owned(),
@@ -263,6 +271,7 @@ mod tests {
             "pillion1;lease=x",
             "pillion1;w=a b",
             "pillion1;c=0.25",
+            "pillion1;i=soft",
         ] {
             assert!(Mark::parse(text).is_err(), "{text}");
         }

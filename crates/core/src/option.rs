@@ -4,9 +4,10 @@
 //! ```text
 //! option  = "" | "(null)" | "yes" | "no" | setting { "," setting }
 //! setting = "max-slowdown=" 1.00..10.00 | "profile=" [A-Za-z0-9._-]{1,64} | "memory=" digits [K|M|G|T][iB|B]
-//!         | "cap=" ("0.1" | "0.2" | .. | "0.9" | "1")
+//!         | "cap=" ("0.1" | "0.2" | .. | "0.9" | "1") | "isolation=hard"
 //! ```
 
+use crate::isolation::Isolation;
 use crate::units::{CapStep, SlowdownRatio};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -36,17 +37,20 @@ pub struct ColocateRequest {
     pub memory_bytes: Option<u64>,
     /// Not to share: to run alone under this cap, so that its speed there becomes known.
     pub cap: Option<CapStep>,
+    /// What is to stand between it and jobs of other users, where it is more than the site's default.
+    pub isolation: Option<Isolation>,
 }
 
 impl fmt::Display for ColocateRequest {
     /// As a user writes it; `yes` where nothing is set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { slowdown_ratio_max, profile_name, memory_bytes, cap } = self;
+        let Self { slowdown_ratio_max, profile_name, memory_bytes, cap, isolation } = self;
         let settings = [
             slowdown_ratio_max.map(|ratio| format!("max-slowdown={}", ratio.value())),
             profile_name.as_ref().map(|name| format!("profile={name}")),
             memory_bytes.map(|bytes| format!("memory={}K", bytes >> 10)),
             cap.map(|cap| format!("cap={cap}")),
+            isolation.map(|isolation| format!("isolation={isolation}")),
         ];
         let settings: Vec<String> = settings.into_iter().flatten().collect();
         f.write_str(if settings.is_empty() { "yes" } else { "" })?;
@@ -65,7 +69,8 @@ pub enum InvalidOption {
     BadByte(u8),
     /// Not one of the known settings.
     #[error(
-        "--colocate: unknown setting '{0}'; allowed are yes, no, max-slowdown=R, profile=NAME, memory=SIZE and cap=PART"
+        "--colocate: unknown setting '{0}'; allowed are yes, no, max-slowdown=R, profile=NAME, memory=SIZE, cap=PART and \
+         isolation=hard"
     )]
     UnknownSetting(String),
     /// The same setting twice.
@@ -89,6 +94,9 @@ pub enum InvalidOption {
         "--colocate: cap={0} is not allowed; write 0.1, 0.2, .. 0.9 or 1: the part of the GPU that it may use alone"
     )]
     BadCap(String),
+    /// Not a wall: a user may ask for more than the site gives, never for less.
+    #[error("--colocate: isolation={0} is not allowed; write hard, or leave it out for what the site gives")]
+    BadIsolation(String),
 }
 
 /// Reads the value of `--colocate`. `None`, the empty text and Slurm's `(null)` mean that no value was given.
@@ -124,6 +132,11 @@ fn apply(request: &mut ColocateRequest, setting: &str) -> Result<(), InvalidOpti
         "cap" => {
             let cap = value.parse().map_err(|_| InvalidOption::BadCap(value.to_owned()))?;
             set(&mut request.cap, "cap", cap)
+        }
+        "isolation" => {
+            let wanted = value.parse().ok().filter(|wanted| *wanted == Isolation::Hard);
+            let wanted = wanted.ok_or_else(|| InvalidOption::BadIsolation(value.to_owned()))?;
+            set(&mut request.isolation, "isolation", wanted)
         }
         _ => Err(unknown()),
     }
@@ -200,12 +213,14 @@ mod tests {
 
     #[test]
     fn all_settings_together() {
-        let parsed = parse(Some("max-slowdown=1.15,profile=bert-base.v2,memory=8G,cap=0.3")).unwrap();
+        let parsed =
+            parse(Some("max-slowdown=1.15,profile=bert-base.v2,memory=8G,cap=0.3,isolation=hard")).unwrap();
         let expected = ColocateRequest {
             slowdown_ratio_max: SlowdownRatio::try_promise(1.15).ok(),
             profile_name: Some("bert-base.v2".to_owned()),
             memory_bytes: Some(8 << 30),
             cap: CapStep::from_tenths(3),
+            isolation: Some(Isolation::Hard),
         };
         assert_eq!(parsed, ColocateOption::Yes(expected));
     }
@@ -228,6 +243,9 @@ mod tests {
             ("cap=1.1", "write 0.1, 0.2, .. 0.9 or 1"),
             ("cap=30", "write 0.1, 0.2, .. 0.9 or 1"),
             ("cap=0.3,cap=0.4", "cap= is given twice"),
+            ("isolation=shared", "isolation=shared is not allowed; write hard"),
+            ("isolation=", "write hard"),
+            ("isolation=hard,isolation=hard", "isolation= is given twice"),
             ("profile=a b", "found byte 0x20"),
             ("profile=a\nb", "found byte 0x0a"),
             ("yes,memory=8G", "unknown setting 'yes'"),
@@ -258,12 +276,14 @@ mod tests {
             profile in proptest::option::of("[A-Za-z0-9._-]{1,64}"),
             memory_kib in proptest::option::of(1_u64..=16 << 30),
             tenths in 0_u8..=10,
+            is_isolated in proptest::bool::ANY,
         ) {
             let request = ColocateRequest {
                 slowdown_ratio_max: promise.and_then(|promise| SlowdownRatio::try_promise(f64::from(promise) / 100.0).ok()),
                 profile_name: profile,
                 memory_bytes: memory_kib.map(|kib| kib << 10),
                 cap: CapStep::from_tenths(tenths),
+                isolation: is_isolated.then_some(Isolation::Hard),
             };
             proptest::prop_assert_eq!(parse(Some(&request.to_string())), Ok(ColocateOption::Yes(request)));
         }

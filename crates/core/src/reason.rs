@@ -43,6 +43,8 @@ pub enum Reason {
     BeyondBudget,
     /// The policy on users forbids it.
     UserPolicy,
+    /// The site or one of the users wants a wall between users, and there is none on this device.
+    NeedsWall,
     /// It is not among the combinations that may be chosen.
     NotAllowed,
     /// The device cannot be shared.
@@ -93,6 +95,7 @@ impl Reason {
             Self::BetterPlanElsewhere => "another pairing gains more",
             Self::BeyondBudget => "more promises would be at risk than the site's budget allows",
             Self::UserPolicy => "the site does not let these users share",
+            Self::NeedsWall => "a wall between users is wanted, and the device has none",
             Self::NotAllowed => "the two are not among the combinations that may be chosen",
             Self::NotShareable => "the device is not shared",
             Self::OutlivesHost => "it could run longer than its host while others wait for a whole device",
@@ -129,6 +132,7 @@ impl Reason {
             Self::BetterPlanElsewhere => "another pairing gains more",
             Self::BeyondBudget => "more promises would be at risk than the site's budget allows",
             Self::UserPolicy => "the site does not let these users share",
+            Self::NeedsWall => "a wall between users is wanted, and the device has none",
             Self::NotAllowed => "is not among the combinations that may be chosen",
             Self::NotShareable => "the device cannot be shared",
             Self::OutlivesHost => "it would end after its host while others wait for a whole device",
@@ -184,6 +188,7 @@ impl Reason {
             | Self::BetterPlanElsewhere
             | Self::BeyondBudget
             | Self::UserPolicy
+            | Self::NeedsWall
             | Self::NotAllowed
             | Self::NotShareable
             | Self::OutlivesHost

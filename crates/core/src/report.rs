@@ -86,8 +86,13 @@ pub struct EndResult {
 pub enum EndOutcome {
     /// It stands still, for some seconds at most.
     Held,
-    /// It goes on: why it cannot be held, one sentence.
-    NotHeld(String),
+    /// It goes on.
+    NotHeld {
+        /// Why it cannot be held, one sentence.
+        why: String,
+        /// SIGTERM kills none of its clients, so that the daemon can end them before SIGKILL does.
+        outlasts_sigterm: bool,
+    },
     /// So many of its clients were ended through the daemon, more than none.
     Ended {
         /// How many.

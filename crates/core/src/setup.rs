@@ -22,6 +22,8 @@ pub enum SetupFaultKind {
     NoMps,
     /// Devices are to be shared by MPS, and nvidia-persistenced does not run.
     NoPersistence,
+    /// MPS daemons run in the agent's control group, or will.
+    MpsUnscoped,
     /// A file of the CCS mode may not be written.
     ModeFixed,
     /// A hook that slurm.conf names cannot be run.

@@ -2,6 +2,7 @@
 
 use crate::device::Mechanism;
 use crate::ids::{DecisionId, GresType, JobStart, UserId};
+use crate::mig::{MigProfile, Slot};
 use crate::units::{Fraction, Shards};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,13 @@ pub enum Sharing {
         /// How many parts, equal for all tenants: 1, 2 or 4.
         mode: u8,
     },
+    /// In an instance of its own.
+    Mig {
+        /// The size of the instance, as the device's driver names it.
+        profile: MigProfile,
+        /// The memory slice at which it starts.
+        start: u8,
+    },
 }
 
 impl Sharing {
@@ -34,13 +42,14 @@ impl Sharing {
             Self::TimeSliced => Mechanism::TimeSliced,
             Self::Mps { .. } => Mechanism::Mps,
             Self::Ccs { .. } => Mechanism::Ccs,
+            Self::Mig { .. } => Mechanism::Mig,
         }
     }
     /// A tenant of a device that is shared by `mechanism`, under this cap where it has caps and in this mode where it has
-    /// modes: whole unless one is given.
+    /// modes: whole unless one is given. Without an instance a device that has them is not shared.
     pub fn by(mechanism: Mechanism, cap: Option<Fraction>, mode: Option<u8>) -> Self {
         match mechanism {
-            Mechanism::TimeSliced => Self::TimeSliced,
+            Mechanism::TimeSliced | Mechanism::Mig => Self::TimeSliced,
             Mechanism::Mps => Self::Mps { cap, memory_limit_bytes: None },
             Mechanism::Ccs => Self::Ccs { mode: mode.unwrap_or(1) },
         }
@@ -50,42 +59,49 @@ impl Sharing {
     pub const fn limited_to(self, memory_limit_bytes: Option<u64>) -> Self {
         match self {
             Self::Mps { cap, .. } => Self::Mps { cap, memory_limit_bytes },
-            Self::TimeSliced | Self::Ccs { .. } => self,
+            Self::TimeSliced | Self::Ccs { .. } | Self::Mig { .. } => self,
         }
     }
     /// The fraction of compute units that MPS leaves it; absent without a cap.
     pub const fn cap(self) -> Option<Fraction> {
         match self {
             Self::Mps { cap, .. } => cap,
-            Self::TimeSliced | Self::Ccs { .. } => None,
+            Self::TimeSliced | Self::Ccs { .. } | Self::Mig { .. } => None,
         }
     }
     /// The memory limit of each of its processes.
     pub const fn memory_limit_bytes(self) -> Option<u64> {
         match self {
             Self::Mps { memory_limit_bytes, .. } => memory_limit_bytes,
-            Self::TimeSliced | Self::Ccs { .. } => None,
+            Self::TimeSliced | Self::Ccs { .. } | Self::Mig { .. } => None,
         }
     }
     /// The card's mode.
     pub const fn ccs_mode(self) -> Option<u8> {
         match self {
             Self::Ccs { mode } => Some(mode),
-            Self::TimeSliced | Self::Mps { .. } => None,
+            Self::TimeSliced | Self::Mps { .. } | Self::Mig { .. } => None,
+        }
+    }
+    /// Its instance.
+    pub const fn mig_slot(self) -> Option<Slot> {
+        match self {
+            Self::Mig { profile, start } => Some(Slot { profile, start }),
+            Self::TimeSliced | Self::Mps { .. } | Self::Ccs { .. } => None,
         }
     }
     /// Whether its tenants run one after the other.
     pub const fn is_time_sliced(self) -> bool {
         match self {
             Self::TimeSliced => true,
-            Self::Mps { .. } => false,
+            Self::Mps { .. } | Self::Mig { .. } => false,
             Self::Ccs { mode } => mode < 2,
         }
     }
-    /// The part of the compute units that it can use at most, 0..=1.
+    /// The part that it can use at most of the compute units on which it meets others, 0..=1: in an instance it meets nobody.
     pub fn compute_part(self) -> f64 {
         match self {
-            Self::TimeSliced => 1.0,
+            Self::TimeSliced | Self::Mig { .. } => 1.0,
             Self::Mps { cap, .. } => cap.map_or(1.0, Fraction::value),
             Self::Ccs { mode } => 1.0 / f64::from(mode.max(1)),
         }
@@ -94,6 +110,7 @@ impl Sharing {
     pub const fn is_of_a_part(self) -> bool {
         match self {
             Self::Ccs { mode } => mode > 1,
+            Self::Mig { .. } => true,
             Self::TimeSliced | Self::Mps { .. } => false,
         }
     }
@@ -110,6 +127,9 @@ pub struct SharingColumns {
     pub ccs_mode: Option<u8>,
     /// What [`Sharing::memory_limit_bytes`] says.
     pub memory_limit_bytes: Option<u64>,
+    /// What [`Sharing::mig_slot`] says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mig_slot: Option<Slot>,
 }
 
 /// Columns that no sharing has.
@@ -121,13 +141,17 @@ pub enum InvalidSharing {
     /// No mode given.
     #[error("a ccs share needs a mode; allowed are 1, 2 and 4")]
     NoMode,
+    /// No instance given.
+    #[error("a mig share needs an instance, as 3g.40gb@4")]
+    NoSlot,
 }
 
 impl TryFrom<SharingColumns> for Sharing {
     type Error = InvalidSharing;
     fn try_from(columns: SharingColumns) -> Result<Self, InvalidSharing> {
-        let SharingColumns { mechanism, cap_fraction, ccs_mode, memory_limit_bytes } = columns;
+        let SharingColumns { mechanism, cap_fraction, ccs_mode, memory_limit_bytes, mig_slot } = columns;
         let implied = match (ccs_mode, cap_fraction, memory_limit_bytes) {
+            _ if mig_slot.is_some() => Mechanism::Mig,
             (Some(_), ..) => Mechanism::Ccs,
             (None, None, None) => Mechanism::TimeSliced,
             (None, ..) => Mechanism::Mps,
@@ -139,6 +163,10 @@ impl TryFrom<SharingColumns> for Sharing {
                 mode @ (1 | 2 | 4) => Ok(Self::Ccs { mode }),
                 other => Err(InvalidSharing::Mode(other.into())),
             },
+            Mechanism::Mig => {
+                let Slot { profile, start } = mig_slot.ok_or(InvalidSharing::NoSlot)?;
+                Ok(Self::Mig { profile, start })
+            }
         }
     }
 }
@@ -150,6 +178,7 @@ impl From<Sharing> for SharingColumns {
             cap_fraction: sharing.cap(),
             ccs_mode: sharing.ccs_mode(),
             memory_limit_bytes: sharing.memory_limit_bytes(),
+            mig_slot: sharing.mig_slot(),
         }
     }
 }
@@ -192,11 +221,15 @@ mod tests {
         let limited = Sharing::by(Mechanism::Mps, Some(Fraction::clamped(0.5)), None).limited_to(Some(7));
         let text = r#"{"mechanism":"mps","cap_fraction":0.5,"ccs_mode":null,"memory_limit_bytes":7}"#;
         assert_eq!((serde_json::to_string(&limited).unwrap().as_str(), read(text)), (text, Ok(limited)));
+        let walled = Sharing::Mig { profile: "3g.40gb".parse().unwrap(), start: 4 };
         for mechanism in Mechanism::ALL {
-            let sharing = Sharing::by(mechanism, None, Some(2));
+            let sharing =
+                if mechanism.has_instances() { walled } else { Sharing::by(mechanism, None, Some(2)) };
             assert_eq!(sharing.mechanism(), mechanism);
             assert_eq!(read(&serde_json::to_string(&sharing).unwrap()), Ok(sharing));
         }
+        assert!(serde_json::to_string(&walled).unwrap().contains(r#""mig_slot":"3g.40gb@4""#));
+        assert!(!text.contains("mig_slot"), "who has no instance says nothing of one");
     }
 
     #[test]
@@ -211,5 +244,17 @@ mod tests {
     fn a_card_without_a_mode_or_in_one_that_there_is_not_is_refused() {
         assert!(read(r#"{"mechanism":"ccs"}"#).unwrap_err().contains("needs a mode"));
         assert!(read(r#"{"mechanism":"ccs","ccs_mode":3}"#).unwrap_err().contains("ccs_mode is 3"));
+    }
+
+    #[test]
+    fn an_instance_that_there_cannot_be_is_refused() {
+        assert!(read(r#"{"mechanism":"mig"}"#).unwrap_err().contains("needs an instance"));
+        for slot in ["3g.40gb", "3g.40gb@", "3g.40gb@16", "3g.40gb@04", "@4", "3g.40gb@4@4"] {
+            let text = format!(r#"{{"mechanism":"mig","mig_slot":"{slot}"}}"#);
+            assert!(read(&text).unwrap_err().contains("instance"), "{slot}");
+        }
+        // The columns alone say which.
+        let slot = Slot { profile: "1g.5gb".parse().unwrap(), start: 6 };
+        assert_eq!(read(r#"{"mig_slot":"1g.5gb@6"}"#).map(Sharing::mig_slot), Ok(Some(slot)));
     }
 }

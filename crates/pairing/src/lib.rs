@@ -12,6 +12,7 @@ pub mod backtest;
 pub mod files;
 pub mod history;
 pub mod matching;
+pub mod mig;
 pub mod model;
 pub mod plan;
 mod planner;
@@ -27,5 +28,5 @@ pub use model::{Contention, InterferenceModel, Learned, PredictError, SpeedEstim
 pub use plan::{Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
 pub use planner::{Demands, known, leaves_room, may_join_first_run, plan};
 pub use policy::{FirstRuns, Objective, Policy, UserPolicy};
-pub use trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict};
+pub use trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict, user_of};
 pub use view::{AloneClaim, ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, Tenant, WaitingJob};

@@ -2,6 +2,7 @@
 
 use crate::model::SpeedEstimate;
 use pillion_core::device::Mechanism;
+use pillion_core::mig::Slot;
 pub use pillion_core::reason::Reason;
 use pillion_core::share::{Sharing, SharingColumns};
 use pillion_core::{
@@ -102,8 +103,11 @@ impl From<PairingDocument> for Pairing {
             trial,
         } = document;
         let members = members.into_iter().map(|member| {
-            let SharingColumns { cap_fraction, memory_limit_bytes, .. } = member.sharing.into();
-            let sharing = Sharing::by(mechanism, cap_fraction, ccs_mode).limited_to(memory_limit_bytes);
+            let SharingColumns { cap_fraction, memory_limit_bytes, mig_slot, .. } = member.sharing.into();
+            let sharing = match mig_slot {
+                Some(Slot { profile, start }) => Sharing::Mig { profile, start },
+                None => Sharing::by(mechanism, cap_fraction, ccs_mode).limited_to(memory_limit_bytes),
+            };
             Member { sharing, ..member }
         });
         Self { node, gres_type, device_model, joins, members: members.collect(), gain, trial }
@@ -112,9 +116,14 @@ impl From<PairingDocument> for Pairing {
 
 /// Of a member, what is not the same for all.
 fn own_columns<S: Serializer>(sharing: &Sharing, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut own = serializer.serialize_struct("Sharing", 2)?;
+    let slot = sharing.mig_slot();
+    let mut own = serializer.serialize_struct("Sharing", 2 + usize::from(slot.is_some()))?;
     own.serialize_field("cap_fraction", &sharing.cap())?;
     own.serialize_field("memory_limit_bytes", &sharing.memory_limit_bytes())?;
+    match slot {
+        Some(slot) => own.serialize_field("mig_slot", &slot)?,
+        None => own.skip_field("mig_slot")?,
+    }
     own.end()
 }
 

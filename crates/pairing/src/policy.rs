@@ -3,6 +3,7 @@
 use crate::allow::AllowList;
 use crate::trials::TrialPolicy;
 use pillion_core::SlowdownRatio;
+use pillion_core::isolation::Isolation;
 use serde::{Deserialize, Serialize};
 
 /// Who may share a device with whom (docs/principles.md#who-may-share).
@@ -102,6 +103,9 @@ impl TryFrom<String> for Objective {
 pub struct Policy {
     /// Who may share with whom.
     pub users: UserPolicy,
+    /// What stands between tenants of different users; a job may ask for more.
+    #[serde(skip_serializing_if = "Isolation::is_shared")]
+    pub isolation: Isolation,
     /// What a plan maximises within its promises.
     pub objective: Objective,
     /// The promise to jobs that name none.
@@ -150,6 +154,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             users: UserPolicy::SameUser,
+            isolation: Isolation::Shared,
             objective: Objective::Throughput,
             slowdown_ratio_max: SlowdownRatio::try_promise(1.25).expect("1.25 is a promise"),
             memory_margin_fraction: 0.05,

@@ -2,6 +2,7 @@
 
 use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, ProfileBook, Tenant, WaitingJob};
 use pillion_core::device::Mechanism;
+use pillion_core::isolation::Isolation;
 use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
@@ -46,6 +47,8 @@ pub(crate) fn job(id: u32, workload: &str) -> WaitingJob {
         memory_bytes_declared: None,
         solo_cap: None,
         owes_runs: 0,
+        use_beyond_fraction: 0.0,
+        isolation: Isolation::Shared,
         gpu_type: None,
         cpus: 4,
         memory_mib: 1024,
@@ -87,6 +90,7 @@ pub(crate) fn tenant(id: u32, workload: &str, seconds: u64) -> Tenant {
         memory_bytes: Some(8 * GIB),
         time_limit_at: Some(UnixTime::from_epoch(NOW) + Duration::from_secs(seconds)),
         expected_end_at: None,
+        isolation: Isolation::Shared,
         first_run: None,
     }
 }

@@ -72,6 +72,11 @@ impl TrialVerdict {
     }
 }
 
+/// Whose a workload is; empty where its key names nobody.
+pub fn user_of(workload: &WorkloadKey) -> &str {
+    workload.as_str().split_once('/').map_or("", |(user, _)| user)
+}
+
 fn turned<T: Copy>([a, b]: [T; 2], is_turned: bool) -> [T; 2] {
     if is_turned { [b, a] } else { [a, b] }
 }
@@ -79,6 +84,9 @@ fn turned<T: Copy>([a, b]: [T; 2], is_turned: bool) -> [T; 2] {
 /// How sharing fared on one model of device, by one mechanism: of all that was seen together, tried or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialRecord {
+    /// Whose word it is: how fast a job goes, its user says. Empty = the site's own.
+    #[serde(default)]
+    pub user: String,
     /// The device model.
     pub device_model: String,
     /// How it is shared.

@@ -3,6 +3,7 @@
 
 use crate::trials::TrialBook;
 use pillion_core::device::Mechanism;
+use pillion_core::isolation::Isolation;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
 use pillion_core::{
@@ -126,6 +127,9 @@ pub struct Tenant {
     pub time_limit_at: Option<UnixTime>,
     /// When it will probably end, from its profile.
     pub expected_end_at: Option<UnixTime>,
+    /// What its user wants between it and jobs of others.
+    #[serde(default, skip_serializing_if = "Isolation::is_shared")]
+    pub isolation: Isolation,
     /// What was seen of it so far, where nothing else is known of its workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_run: Option<Box<FirstRun>>,
@@ -192,6 +196,13 @@ pub struct WaitingJob {
     /// Runs alone that its user owes; 0 = it may share.
     #[serde(default)]
     pub owes_runs: u32,
+    /// How much more of a device it was seen to use beside others than its profile says, where the site books by use; 0 =
+    /// nothing, or nobody asks.
+    #[serde(default)]
+    pub use_beyond_fraction: f64,
+    /// What its user wants between it and jobs of others.
+    #[serde(default, skip_serializing_if = "Isolation::is_shared")]
+    pub isolation: Isolation,
     /// `gpu:h100:1`: the type it asked for.
     pub gpu_type: Option<String>,
     /// CPUs of one node that it asks for.

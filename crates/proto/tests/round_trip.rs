@@ -4,6 +4,7 @@ use pillion_core::device::{DeviceDescription, Mechanism, MigInstance, MigPlaceme
 use pillion_core::fault::{FaultSigns, MemorySample, StderrWords, XidSeen};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::metric::{Measured, Metric, MetricSource, Metrics, Throttle, Unit};
+use pillion_core::mig::Geometry;
 use pillion_core::report::{
     ActivityMeans, AgentHello, DeviceSample, DeviceSamples, END_DELAY_SECONDS_MAX, EndOrder, EndOutcome,
     EndResult, FromAgent, JobSummary, Launch, ProgressPart, Report, ReportBody, ShareResult, ToAgent,
@@ -233,11 +234,23 @@ prop_compose! {
     }
 }
 
+/// What a device can be cut into; of one that is known, or of a driver that says fewer sizes.
+fn geometries() -> impl Strategy<Value = Geometry> {
+    let known: Vec<&str> = Geometry::models().collect();
+    (prop::sample::select(known), 1_usize..8).prop_map(|(model, count)| {
+        let sizes = Geometry::of_model(model).expect("it is known").sizes();
+        Geometry::try_new(sizes[..count.min(sizes.len())].to_vec()).expect("a part of one")
+    })
+}
+
 prop_compose! {
     fn hellos()(
         (protocol_version, node, agent_version, journal_id) in (any::<u32>(), names(), "[0-9a-z. +-]{0,8}", names()),
         devices in prop::collection::vec(
-            (any::<u32>(), names(), names(), any::<u64>(), names(), mechanisms(), option::of(prop::collection::vec(instances(), 0..3))),
+            (
+                any::<u32>(), names(), names(), any::<u64>(), names(), mechanisms(),
+                option::of(prop::collection::vec(instances(), 0..3)), option::of(geometries()),
+            ),
             0..4,
         ),
         (sent, decisions) in (quantities(), prop::collection::vec(any::<u64>(), 0..3)),
@@ -246,8 +259,8 @@ prop_compose! {
     ) -> AgentHello {
         let devices = devices
             .into_iter()
-            .map(|(index, uuid, model, memory_bytes, gres, mechanism, instances)| DeviceDescription {
-                index, uuid: DeviceUuid(uuid), model, memory_bytes, gres_type: GresType(gres), mechanism, instances,
+            .map(|(index, uuid, model, memory_bytes, gres, mechanism, instances, geometry)| DeviceDescription {
+                index, uuid: DeviceUuid(uuid), model, memory_bytes, gres_type: GresType(gres), mechanism, instances, geometry,
             })
             .collect();
         AgentHello {
@@ -270,10 +283,17 @@ prop_compose! {
         ccs_mode in option::of(prop_oneof![Just(1_u8), Just(2), Just(4)]),
         memory_limit_bytes in any::<Option<u64>>(),
         shards in 1..=100_u8,
+        (profile, slice) in (prop::sample::select(vec!["1g.5gb", "3g.40gb", "1g.10gb+me", "7g.141gb"]), 0_u8..8),
     ) -> Share {
+        let profile = profile.parse().expect("a name");
+        let sharing = if mechanism.has_instances() {
+            Sharing::Mig { profile, start: slice }
+        } else {
+            Sharing::by(mechanism, cap_fraction, ccs_mode).limited_to(memory_limit_bytes)
+        };
         Share {
             decision_id: DecisionId(id), start, uid: UserId(uid), gres_type: GresType(gres),
-            sharing: Sharing::by(mechanism, cap_fraction, ccs_mode).limited_to(memory_limit_bytes), shards: Shards::try_new(shards).expect("in range"),
+            sharing, shards: Shards::try_new(shards).expect("in range"),
         }
     }
 }
@@ -307,7 +327,9 @@ fn orders() -> impl Strategy<Value = EndOrder> {
 
 fn outcomes() -> impl Strategy<Value = EndOutcome> {
     let ended = (1..=u32::MAX).prop_map(|client_count| EndOutcome::Ended { client_count });
-    prop_oneof![Just(EndOutcome::Held), "[a-z ]{1,30}".prop_map(EndOutcome::NotHeld), ended]
+    let not_held = ("[a-z ]{1,30}", any::<bool>())
+        .prop_map(|(why, outlasts_sigterm)| EndOutcome::NotHeld { why, outlasts_sigterm });
+    prop_oneof![Just(EndOutcome::Held), not_held, ended]
 }
 
 proptest! {
@@ -507,7 +529,9 @@ fn what_cannot_be_is_refused_by_name() {
             "ccs_mode is 300; allowed are 1, 2 and 4",
         ),
         (wire::PrepareShare { ccs_mode: None, ..share.clone() }, "a ccs share needs a mode"),
-        (wire::PrepareShare { mechanism: "mig".into(), ..share.clone() }, "'mig' is not a mechanism"),
+        (wire::PrepareShare { mechanism: "mps2".into(), ..share.clone() }, "'mps2' is not a mechanism"),
+        (wire::PrepareShare { mechanism: "mig".into(), ..share.clone() }, "a mig share needs an instance"),
+        (wire::PrepareShare { mig_slot: Some("3g".into()), ..share.clone() }, "'3g' is not an instance"),
         (wire::PrepareShare { gres_type: String::new(), ..share.clone() }, "gres_type is empty"),
     ] {
         assert!(refused(Share::try_from(wrong)).contains(why), "{why}");

@@ -2,7 +2,7 @@
 //! simulation), read by `view` and `release`; knows nothing of Slurm or the store.
 
 use pillion_core::device::{DeviceDescription, Mechanism, Reading, TenantUse};
-use pillion_core::health::DeviceCondition;
+use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::report::{AgentHello, DeviceSamples, ToAgent};
 use pillion_core::setup::NodeSetup;
 use pillion_core::{GresType, NodeName, UnixTime};
@@ -55,12 +55,20 @@ impl Entry {
         AgentState { is_connected: self.is_connected(), ..self.state.clone() }
     }
 
-    /// The devices that are not closed by a fault; none of an agent that does not respond.
+    fn has_outsider(&self, gres_type: &GresType) -> bool {
+        let condition = self.state.conditions.get(gres_type);
+        condition
+            .is_some_and(|condition| condition.faults.iter().any(|fault| fault.kind == FaultKind::Outsider))
+    }
+
+    /// The devices that are not closed by a fault, but for one that any user can bring about: where jobs wait for such a device,
+    /// it is Slurm's to start them, alone and at their bound. None of an agent that does not respond.
     fn open_devices(&self) -> impl Iterator<Item = &DeviceDescription> {
         let devices = if self.is_connected() { self.state.devices.as_slice() } else { &[] };
         devices.iter().filter(|device| {
             let condition = self.state.conditions.get(&device.gres_type);
-            condition.and_then(DeviceCondition::closed_by).is_none()
+            let closed_by = condition.and_then(DeviceCondition::closed_by);
+            closed_by.is_none_or(|fault| fault.kind.is_at_users_will())
         })
     }
 }
@@ -268,12 +276,18 @@ impl Agents {
         self.seen(places, |newest| (newest.at, newest.reading.clone()))
     }
 
-    /// The newest samples of these devices, with who was on them.
+    /// The newest samples of these devices, with who was on them. Where a process is besides that is no job's none: what the device
+    /// does then, and how fast its tenants go, is nobody's of them, and a user who logs in to the node could have them answer for it.
     pub fn samples_of<'a>(
         &self,
         places: impl Iterator<Item = (&'a NodeName, &'a GresType)>,
     ) -> BTreeMap<(NodeName, GresType), DeviceSeen> {
-        self.seen(places, DeviceSeen::clone)
+        let mut samples = self.seen(places, DeviceSeen::clone);
+        let registry = self.lock();
+        samples.retain(|(node, gres_type), _| {
+            registry.entries.get(node).is_some_and(|entry| !entry.has_outsider(gres_type))
+        });
+        samples
     }
 
     fn seen<'a, T>(
@@ -313,7 +327,7 @@ impl Agents {
 mod tests {
     use super::*;
     use crate::testing::device;
-    use pillion_core::health::{DeviceFault, FaultKind};
+    use pillion_core::health::DeviceFault;
     use pillion_core::metric::Metric;
     use pillion_core::report::DeviceSample;
 
@@ -344,19 +358,19 @@ mod tests {
         let greeting = AgentHello { devices, ..hello() };
         let (stream, _inbox) = agents.connect(&greeting, UnixTime::from_epoch(11));
         assert_eq!(takes(), (true, true, true));
-        let hangs = |name: &str| DeviceCondition {
+        let with = |name: &str, kind: FaultKind| DeviceCondition {
             gres_type: GresType::new(name),
-            faults: vec![DeviceFault {
-                kind: FaultKind::Unreadable,
-                detail: "it hangs".into(),
-                since: UnixTime::from_epoch(12),
-            }],
+            faults: vec![DeviceFault { kind, detail: "said so".into(), since: UnixTime::from_epoch(12) }],
             sources: BTreeMap::new(),
         };
+        let hangs = |name: &str| with(name, FaultKind::Unreadable);
         agents.set_conditions(&stream, &[hangs("g0")]);
         assert_eq!(takes(), (true, true, true), "the other one is well");
         agents.set_conditions(&stream, &[hangs("g0"), hangs("g1")]);
         assert_eq!(takes(), (false, false, true), "drivers that hang");
+        // A user who logs in and begins a process on each device holds nobody's job back beyond its bound.
+        agents.set_conditions(&stream, &[hangs("g0"), with("g1", FaultKind::Outsider)]);
+        assert_eq!(takes(), (true, true, true));
     }
 
     #[test]
@@ -434,6 +448,31 @@ mod tests {
         let place = (NodeName::new("n1"), GresType::new("g0"));
         let (at, reading) = &agents.readings([(&place.0, &place.1)].into_iter())[&place];
         assert_eq!((at.epoch(), reading.metrics.get(Metric::PowerWatts)), (30, Some(300.0)));
+    }
+
+    /// A program begun by ssh beside two jobs slows both and does more than their profiles say: neither is to answer for it.
+    #[test]
+    fn what_a_device_does_beside_a_process_of_no_job_is_held_against_nobody() {
+        let agents = Agents::default();
+        let (stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(10));
+        let gres_type = GresType::new("g0");
+        let sample =
+            DeviceSample { gres_type: gres_type.clone(), reading: Reading::default(), tenants: Vec::new() };
+        let recorded_at = UnixTime::from_epoch(20);
+        let node = NodeName::new("n1");
+        agents.set_readings(&node, &DeviceSamples { recorded_at, samples: vec![sample] });
+        let counts = || agents.samples_of([(&node, &gres_type)].into_iter()).len();
+        let with = |kinds: &[FaultKind]| {
+            let since = UnixTime::from_epoch(12);
+            let faults = kinds.iter().map(|kind| DeviceFault { kind: *kind, detail: String::new(), since });
+            let faults = faults.collect();
+            DeviceCondition { gres_type: gres_type.clone(), faults, sources: BTreeMap::new() }
+        };
+        assert_eq!(counts(), 1);
+        agents.set_conditions(&stream, &[with(&[FaultKind::MpsFault, FaultKind::Outsider])]);
+        assert_eq!((counts(), agents.readings([(&node, &gres_type)].into_iter()).len()), (0, 1));
+        agents.set_conditions(&stream, &[with(&[FaultKind::MpsFault])]);
+        assert_eq!(counts(), 1);
     }
 
     #[test]

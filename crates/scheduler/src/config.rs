@@ -4,8 +4,11 @@ use crate::context::Settings;
 use crate::grpc::auth::Operators;
 use crate::pace::PaceSettings;
 use crate::train::Training;
-use pillion_config::{FirstRuns, Objective, PolicyConfig, Scheduler, TrainingConfig, Trials, Users};
+use pillion_config::{
+    FirstRuns, Isolation, Objective, PolicyConfig, Scheduler, ShardsBy, TrainingConfig, Trials, Users,
+};
 use pillion_core::SlowdownRatio;
+use pillion_core::isolation::Isolation as Wall;
 use pillion_pairing::{FirstRuns as FirstRunRule, Objective as Aim, Policy, TrialPolicy, UserPolicy};
 use std::time::Duration;
 
@@ -20,6 +23,7 @@ pub fn settings(config: &Scheduler) -> Settings {
         policy: Policy { first_runs: first_runs(config), ..policy(&config.policy) },
         alone_devices_max: config.policy.alone_devices_max,
         credit_runs: config.policy.credit_runs,
+        books_by_use: config.policy.shards_by == ShardsBy::Use,
         heartbeat_path: Some(config.heartbeat_path.clone()),
         gpu_types: config.pool.gpu_types.clone(),
         training: training(config.training),
@@ -41,6 +45,7 @@ pub fn operators(config: &Scheduler) -> Operators {
 fn policy(config: &PolicyConfig) -> Policy {
     let PolicyConfig {
         users,
+        isolation,
         objective,
         slowdown_ratio_max,
         memory_margin_fraction,
@@ -54,6 +59,7 @@ fn policy(config: &PolicyConfig) -> Policy {
         first_run_seconds_min,
         // Of users and the order in which they are served, and of what runs already: the scheduler's own.
         credit_runs: _,
+        shards_by: _,
         alone_devices_max: _,
         broken_budget_fraction,
         pair_when_idle,
@@ -70,6 +76,10 @@ fn policy(config: &PolicyConfig) -> Policy {
             Users::SameUser => UserPolicy::SameUser,
             Users::SameAccount => UserPolicy::SameAccount,
             Users::Any => UserPolicy::Any,
+        },
+        isolation: match isolation {
+            Isolation::Shared => Wall::Shared,
+            Isolation::Hard => Wall::Hard,
         },
         objective: match objective {
             Objective::Throughput => Aim::Throughput,
@@ -136,6 +146,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_of_users_rights_reaches_the_scheduler() {
+        let text = "[pool]\npartitions = [\"a\"]\n[policy]\ncredit_runs = 3\nalone_devices_max = 7\n";
+        let settings = settings(&pillion_config::parse_scheduler(text).unwrap());
+        assert_eq!((settings.credit_runs, settings.alone_devices_max), (3, 7));
+    }
+
+    #[test]
+    fn shards_are_booked_by_profiles_until_the_site_wants_them_by_use() {
+        let books_by_use = |line: &str| {
+            let text = format!("[pool]\npartitions = [\"a\"]\n[policy]\n{line}");
+            settings(&pillion_config::parse_scheduler(&text).unwrap()).books_by_use
+        };
+        assert!(!books_by_use("") && !books_by_use("shards_by = \"profile\""));
+        assert!(books_by_use("shards_by = \"use\""));
+        let text = "[pool]\npartitions = [\"a\"]\n[policy]\nshards_by = \"guess\"\n";
+        assert!(pillion_config::parse_scheduler(text).is_err());
+    }
+
+    #[test]
     fn trials_are_off_until_they_are_wanted_and_take_the_times_of_the_watch() {
         let policy = |line: &str| {
             let text = format!("[pool]\npartitions = [\"a\"]\n[policy]\nwatch_first_seconds = 90\n{line}");
@@ -168,13 +197,14 @@ mod tests {
 
     #[test]
     fn what_is_written_reaches_the_policy() {
-        let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nobjective = \"throughput-per-watt\"\n\
+        let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nisolation = \"hard\"\nobjective = \"throughput-per-watt\"\n\
                     slowdown_ratio_max = 1.5\nmemory_margin_fraction = 0.25\ngain_min = 0.5\ntenants_max = 3\ncaps = false\n\
                     solo_runs_min = 4\nsolo_seconds_min = 90\nfirst_runs = \"host\"\nwatch = \"act\"\n\
                     first_run_seconds_min = 120\nbroken_budget_fraction = 0.125\npair_when_idle = false\n";
         let config = pillion_config::parse_scheduler(text).unwrap();
         let expected = Policy {
             users: UserPolicy::Any,
+            isolation: Wall::Hard,
             objective: Aim::ThroughputPerWatt,
             slowdown_ratio_max: SlowdownRatio::try_promise(1.5).unwrap(),
             memory_margin_fraction: 0.25,

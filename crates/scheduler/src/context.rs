@@ -14,6 +14,7 @@ use crate::step::Timeouts;
 use pillion_store::{Decision, Store};
 use crate::tick_error::TickError;
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
+use crate::view::{Combination, Watched};
 use pillion_auth::Refusals;
 use pillion_core::heartbeat::Mode;
 use pillion_core::invariant::Violation;
@@ -56,6 +57,8 @@ pub struct Settings {
     pub heartbeat_path: Option<PathBuf>,
     /// How many runs alone a user owes who lost the right to share.
     pub credit_runs: u32,
+    /// Whether what runs used beyond their profiles is booked with the next ones.
+    pub books_by_use: bool,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
     /// Names by device model under which users may ask for it.
@@ -85,6 +88,7 @@ impl Default for Settings {
             config_path: None,
             heartbeat_path: None,
             credit_runs: 10,
+            books_by_use: false,
             alone_devices_max: 4,
             gpu_types: BTreeMap::new(),
             history_kept: None,
@@ -119,12 +123,16 @@ pub struct Board {
     pub amiss: Amiss,
     /// How fast the tenants of a shared device go over their speeds alone, where all were judged by their counters.
     pub speeds: BTreeMap<(NodeName, GresType), BTreeMap<JobStart, f64>>,
+    /// What the watch saw of two and nobody measured to the end yet.
+    pub watched: BTreeMap<Combination, Watched>,
     /// Jobs that wait and were submitted with `--no-requeue`, as far as that was asked: they are not tried.
     pub steadfast: BTreeSet<JobStart>,
     /// What was measured of each tenant's sharing while he was there.
     pub strains: BTreeMap<JobStart, Strain>,
     /// When a job of another was last sent away on this user's word alone.
     pub believed: BTreeMap<UserId, UnixTime>,
+    /// A guest was seen that could not go back without harm to its neighbours: nothing is begun any more that may end so.
+    pub is_parting_unsafe: bool,
     /// First runs that others may join one day, as far as they were measured.
     pub first_runs: BTreeMap<JobStart, Arc<FirstRunSeen>>,
     /// Violations seen since we started.

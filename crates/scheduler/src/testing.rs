@@ -67,6 +67,7 @@ pub(crate) fn new_decision(members: Vec<NewMember>) -> NewDecision {
         joins: None,
         gain: 0.5,
         trial: None,
+        first_run: None,
         members,
     }
 }
@@ -82,6 +83,7 @@ pub(crate) fn decision(member: &Member) -> Decision {
         device_model: "h100".into(),
         gain: 0.5,
         trial: None,
+        first_run: None,
         abandoned_reason: None,
         members: vec![member.clone()],
     }

@@ -103,6 +103,8 @@ pub struct RunAccount {
     pub ended_at: UnixTime,
     /// What it used and gained; of one run.
     pub sums: Sums,
+    /// How much more of its device it used beside others than its profile says, 0..=1; absent = nobody can say, or asks.
+    pub use_beyond_fraction: Option<f64>,
 }
 
 /// A group of runs.

@@ -10,7 +10,7 @@ use pillion_core::{
     DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime, UserId,
     WorkloadKey,
 };
-use pillion_pairing::{Explanation, Role, SpeedEstimate};
+use pillion_pairing::{Explanation, FirstRun, Role, SpeedEstimate};
 use serde::{Deserialize, Serialize};
 
 /// A decision to be committed: one device, one or more members.
@@ -25,6 +25,8 @@ pub struct NewDecision {
     pub gain: f64,
     /// That it is a trial: how probably all keep their promises.
     pub trial: Option<Fraction>,
+    /// What was seen of the host that they join, where that is a workload's first run.
+    pub first_run: Option<Box<FirstRun>>,
     /// Who starts, the host first.
     pub members: Vec<NewMember>,
 }
@@ -72,6 +74,8 @@ pub struct Decision {
     pub gain: f64,
     /// That it is a trial: how probably all keep their promises, as was thought when it was committed.
     pub trial: Option<Fraction>,
+    /// What was seen of the host that they joined, where that was a workload's first run.
+    pub first_run: Option<Box<FirstRun>>,
     /// Why it was abandoned, if it was.
     pub abandoned_reason: Option<String>,
     /// The host first.

@@ -11,6 +11,7 @@
 
 mod accounts;
 mod browse;
+mod charges;
 mod credit;
 mod decisions;
 mod error;
@@ -34,6 +35,7 @@ pub use accounts::{Account, GroupBy, RunAccount, RunFilter, Sums};
 pub use browse::{
     DecisionFilter, Heat, HeatCell, HeatFilter, LIST_LIMIT_DEFAULT, OUTCOMES_MAX, Occupancy, Tenant,
 };
+pub use charges::{Charge, Charges};
 pub use credit::{Atonement, Credit, CreditLoss};
 pub use decisions::{Decision, Decisions, Member, MemberStep, NOBODY_RAN, NewDecision, NewMember};
 pub use error::StoreError;
@@ -56,6 +58,7 @@ pub use starts::SlurmStart;
 
 /// What every store makes of a change in the same way, whatever it keeps its rows in.
 pub mod changes {
+    pub use super::charges::RUNS_MAX as CHARGED_RUNS_MAX;
     pub use super::faults::{FaultChanges, FaultOf, changes as of_faults};
     pub use super::jobs::start_of;
     pub use super::names::owner;
@@ -88,6 +91,7 @@ store_of!(
     Faults,
     Operators,
     Credit,
+    Charges,
     Names,
     Events,
     Observations,

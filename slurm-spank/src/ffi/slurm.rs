@@ -13,9 +13,9 @@ use crate::version::{SlurmVersion, VersionStamp};
 use libc::{c_char, c_int, c_void};
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::ptr::null_mut;
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, OnceLock};
 
 /// The version that an unstamped build carries.
 const BUILT_FOR: SlurmVersion = match option_env!("PILLION_SLURM_VERSION") {
@@ -49,7 +49,7 @@ struct SpankOption {
 }
 
 const USAGE: &CStr = c"share a GPU where it does not slow the job: yes (default), no, or a list of \
-max-slowdown=R (1 to 10, such as 1.15), profile=NAME, memory=SIZE (such as 8G), cap=PART (0.1, 0.2, .. 1: runs alone, to be measured)";
+max-slowdown=R (1 to 10, such as 1.15), profile=NAME, memory=SIZE (such as 8G), cap=PART (0.1, 0.2, .. 1: runs alone, to be measured), isolation=hard (a wall to other users)";
 
 impl SpankOption {
     /// `--colocate[=...]`: `has_arg` 2 is getopt's "optional argument".
@@ -221,17 +221,21 @@ thread_local! {
     static INSIDE_A_HOOK: Cell<bool> = const { Cell::new(false) };
 }
 
+type PanicHook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
+
 /// Runs a hook. A panic inside ends here, without a word: a trace would land in the job's own output. The silence holds
 /// for this thread during this call and no longer. Always success.
 pub fn fail_open(hook: impl FnOnce()) -> c_int {
-    static SILENCER: Once = Once::new();
-    SILENCER.call_once(|| {
+    // Neither takes memory of the heap: Slurm unloads us, and nobody would give it back.
+    static PREVIOUS: OnceLock<PanicHook> = OnceLock::new();
+    PREVIOUS.get_or_init(|| {
         let previous = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            if !INSIDE_A_HOOK.get() {
+        std::panic::set_hook(Box::new(|panic| {
+            if let Some(previous) = PREVIOUS.get().filter(|_| !INSIDE_A_HOOK.get()) {
                 previous(panic);
             }
         }));
+        previous
     });
     INSIDE_A_HOOK.set(true);
     let outcome = catch_unwind(AssertUnwindSafe(hook));

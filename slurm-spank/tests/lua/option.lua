@@ -16,6 +16,7 @@ for line in io.lines() do
   else
     local memory = option.memory_bytes and string.format("%.0f", option.memory_bytes) or "-"
     local slowdown = option.slowdown and string.format("%.17g", tonumber(option.slowdown)) or "-"
-    print(table.concat({ "yes", slowdown, option.profile or "-", memory, option.cap or "-" }, " "))
+    print(table.concat({ "yes", slowdown, option.profile or "-", memory, option.cap or "-",
+      option.isolation or "-" }, " "))
   end
 end

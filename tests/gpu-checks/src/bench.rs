@@ -41,6 +41,7 @@ impl Bench {
             gres_type: GresType::new("g0"),
             mechanism: Mechanism::Mps,
             instances: None,
+            geometry: None,
         };
         Self { control, directory, device, daemons }
     }

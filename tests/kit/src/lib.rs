@@ -27,6 +27,7 @@ pub fn device(index: u32) -> DeviceDescription {
         gres_type: GresType::new(format!("g{index}")),
         mechanism: Mechanism::Mps,
         instances: None,
+        geometry: None,
     }
 }
 

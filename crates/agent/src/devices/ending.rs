@@ -16,7 +16,7 @@ impl Devices {
                     Ok(()) => EndOutcome::Held,
                     Err(why) => {
                         info!(%start, why, "not held while Slurm is asked to take it");
-                        EndOutcome::NotHeld(why)
+                        EndOutcome::NotHeld { why, outlasts_sigterm: self.outlasts_sigterm(start) }
                     }
                 };
                 self.answer(FromAgent::EndResult(EndResult { start, outcome }));
@@ -45,6 +45,12 @@ impl Devices {
         may_be_ended(self.node.share(start).as_ref(), self.sampler.is_tracked(start))?;
         let tasks = self.sampler.tasks(start);
         self.endings.hold(start, (&tasks, &self.proc), self.clock.now())
+    }
+
+    /// Whether SIGTERM kills none of a start's clients: where nobody knows who they are, it may.
+    fn outlasts_sigterm(&mut self, start: JobStart) -> bool {
+        let clients = self.clients(start);
+        clients.is_ok_and(|(_, clients)| ended(&clients, Round::First).is_empty())
     }
 
     /// Ends clients of a start in the clean way. The scheduler hears how many that were, if any.

@@ -1,6 +1,7 @@
 //! What looks and notices make of a device's condition.
 
 use super::*;
+use pillion_core::UserId;
 use pillion_core::device::{DeviceProcess, Reading};
 use pillion_core::metric::{Metric, MetricSource};
 use pillion_test_kit::{device, tile};
@@ -227,6 +228,41 @@ fn who_took_too_much_is_told_for_a_minute_and_closes_nothing() {
     assert_eq!(faults(&health), [(FaultKind::Overused, 61)], "another one is told anew");
     sample(&mut health, 122, Ok(well(&[])));
     assert_eq!(faults(&health), []);
+}
+
+/// One sample at which device 0 has these processes that are no job's.
+fn outsiders(health: &mut Health, seconds: u64, pids: &[u32]) {
+    sample(health, seconds, Ok(well(pids)));
+    let seen: Vec<Outsider> = pids.iter().map(|pid| Outsider { pid: *pid, uid: UserId(1000) }).collect();
+    health.outsiders(at(seconds), &[(0, seen), (1, Vec::new())].into());
+}
+
+#[test]
+fn a_process_of_no_job_closes_its_device_and_one_that_comes_and_goes_is_one() {
+    let mut health = health();
+    outsiders(&mut health, 1, &[20]);
+    outsiders(&mut health, 2, &[]);
+    outsiders(&mut health, 3, &[20]);
+    assert_eq!(faults(&health), [], "a job's last process may outlive it for a moment");
+    outsiders(&mut health, 4, &[20, 21]);
+    assert_eq!((faults(&health), health.has_outsider(0)), (vec![(FaultKind::Outsider, 4)], true));
+    let condition = &health.conditions()[0];
+    let fault = condition.closed_by().expect("nobody joins");
+    assert_eq!(fault.detail, "process 20 of uid 1000, 21 of uid 1000");
+    assert_eq!(fault.for_everybody().detail, "", "operators alone know who");
+    for seconds in 5..=64 {
+        outsiders(&mut health, seconds, if seconds % 7 == 0 { &[22] } else { &[] });
+    }
+    assert_eq!(faults(&health), [(FaultKind::Outsider, 4)], "told once");
+    for seconds in 65..=123 {
+        outsiders(&mut health, seconds, &[]);
+    }
+    assert_eq!(faults(&health), [(FaultKind::Outsider, 4)]);
+    // A device that does not answer says nothing of who is there.
+    health.outsiders(at(500), &BTreeMap::new());
+    assert!(health.has_outsider(0));
+    outsiders(&mut health, 124, &[]);
+    assert_eq!((faults(&health), health.has_outsider(0)), (vec![], false));
 }
 
 #[test]

@@ -39,6 +39,9 @@ pub enum MechanismError {
         "device {gres_type} is in ccs mode {held} while anybody runs; mode {asked} is possible when it is free"
     )]
     OtherMode { gres_type: GresType, held: u8, asked: u8 },
+    /// This release's agent makes no instances.
+    #[error("device {0} cannot be cut into instances: this agent does not")]
+    NoInstances(GresType),
     /// A cap that leaves nothing.
     #[error("a cap of 0 leaves the tenant no compute unit")]
     NoCompute,

@@ -48,6 +48,7 @@ pub fn admit<'a>(
     }
     match share.sharing {
         Sharing::Mps { cap, memory_limit_bytes } => mps::check(cap, memory_limit_bytes)?,
+        Sharing::Mig { .. } => return Err(MechanismError::NoInstances(gres_type())),
         Sharing::Ccs { .. } | Sharing::TimeSliced => {}
     }
     for other in others.filter(|other| other.start.job_id != share.start.job_id) {
@@ -64,7 +65,7 @@ pub fn admit<'a>(
                     return Err(MechanismError::OtherMode { gres_type: gres_type(), held, asked });
                 }
             }
-            Sharing::Mps { .. } | Sharing::TimeSliced => {}
+            Sharing::Mps { .. } | Sharing::Mig { .. } | Sharing::TimeSliced => {}
         }
     }
     Ok(())
@@ -145,6 +146,7 @@ impl Mechanisms {
                 Ok(Prepared::default())
             }
             Sharing::TimeSliced => Ok(Prepared::default()),
+            Sharing::Mig { .. } => Err(MechanismError::NoInstances(device.gres_type.clone())),
             Sharing::Ccs { mode } => {
                 backend.ccs_on(device.index)?.prepare(device.index, mode)?;
                 self.draining.remove(&device.gres_type);
@@ -238,7 +240,8 @@ impl Mechanisms {
         try_due(&mut self.draining, devices, "the sharing of a device", |device| match device.mechanism {
             Mechanism::Mps => backend.mps_on(device.index)?.release(device.index),
             Mechanism::Ccs => backend.ccs_on(device.index)?.release(device.index),
-            Mechanism::TimeSliced => Ok(()),
+            // Nothing is made on it: `admit`.
+            Mechanism::Mig | Mechanism::TimeSliced => Ok(()),
         });
     }
 

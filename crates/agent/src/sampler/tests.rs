@@ -105,6 +105,24 @@ fn summaries(sampled: &Sampled) -> Vec<&JobSummary> {
     sampled.reports.iter().filter_map(of).collect()
 }
 
+/// Begun by ssh, beside a job; and a part of the job that has left its parents and its control group, but was seen in time.
+#[test]
+fn who_is_on_a_device_and_is_no_jobs_is_told_of_that_device() {
+    let mut node = Node::new();
+    node.begin_task(10);
+    run(node.directory.path(), 11, 10);
+    run(node.directory.path(), 20, 1);
+    for pid in [11, 20] {
+        let status = node.directory.path().join(format!("proc/{pid}/status"));
+        std::fs::write(status, "Name:\tpython3\nUid:\t1000\t1000\t1000\t1000\n").unwrap();
+    }
+    node.sample(&[10, 11]);
+    run(node.directory.path(), 11, 1);
+    let outsiders = node.sample(&[10, 11, 20]).outsiders;
+    assert_eq!(outsiders[&0], [Outsider { pid: 20, uid: UserId(1000) }]);
+    assert_eq!(outsiders[&1], []);
+}
+
 #[test]
 fn memory_that_cannot_be_read_is_neither_nothing_nor_a_part_of_it() {
     let mut node = Node::new();

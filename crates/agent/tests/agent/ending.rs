@@ -38,7 +38,7 @@ async fn who_is_ended_through_the_daemon_takes_nobody_along() {
     scheduler.end(start(33), EndOrder::Hold).await;
     eventually("an answer", || !scheduler.ends(start(33)).is_empty()).await;
     assert!(
-        matches!(scheduler.ends(start(33))[0], EndOutcome::NotHeld(_)),
+        matches!(scheduler.ends(start(33))[0], EndOutcome::NotHeld { .. }),
         "{:?}",
         scheduler.ends(start(33))
     );
@@ -65,7 +65,7 @@ async fn whoever_is_no_tenant_here_is_not_touched() {
         scheduler.end(stranger, EndOrder::End { delay_seconds: 0.0 }).await;
         eventually("a refusal", || !scheduler.ends(stranger).is_empty()).await;
         tokio::time::sleep(Duration::from_millis(700)).await;
-        assert!(matches!(scheduler.ends(stranger).as_slice(), [EndOutcome::NotHeld(_)]));
+        assert!(matches!(scheduler.ends(stranger).as_slice(), [EndOutcome::NotHeld { .. }]));
     }
     assert!(clients(&node) == 2 && !victim.has_ended(), "{}", node.log());
     // What the daemon spares: this is what the double does otherwise.

@@ -10,6 +10,8 @@ mod memory_limit;
 #[cfg(test)]
 mod node;
 #[cfg(test)]
+mod outsider;
+#[cfg(test)]
 mod scheduler;
 #[cfg(test)]
 mod task;

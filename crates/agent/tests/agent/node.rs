@@ -6,6 +6,8 @@ use pillion_core::handoff::{HANDOFF_VERSION, HandoffRequest};
 use pillion_core::{JobStart, SlurmJobId, UserId};
 use pillion_device::simulated::{Machine, MachineConfig, Simulated, serve};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
@@ -200,6 +202,24 @@ impl TestNode {
             .spawn()
             .unwrap();
         Task::new(child, answer, self.path(&format!("progress/{job}+0")))
+    }
+
+    /// A program of another user, begun by no job, on the device of the other tests.
+    pub(crate) fn start_outsider(&self, uid: u32) -> Task {
+        // Where he may run it.
+        let (own, copy) = (std::env::current_exe().unwrap(), self.path("outsider"));
+        std::fs::hard_link(&own, &copy).or_else(|_| std::fs::copy(&own, &copy).map(drop)).unwrap();
+        std::fs::set_permissions(self.directory(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let child = program(copy)
+            .args(["--exact", "task::the_outsider_itself", "--ignored", "--nocapture"])
+            .env(task::DEVICE_SOCKET, self.path("devices.sock"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .current_dir("/")
+            .uid(uid)
+            .spawn()
+            .unwrap();
+        Task::new(child, self.path("none"), self.path("none"))
     }
 
     /// The driver, as the agent asks it.

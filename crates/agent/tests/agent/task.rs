@@ -51,6 +51,10 @@ impl Task {
         std::fs::read_to_string(&self.progress).ok()?.trim().parse().ok()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether its process is over, without our doing.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
@@ -66,6 +70,23 @@ impl Drop for Task {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// A process that came by another way than Slurm: it asks nobody, and works on the device until it is killed.
+#[test]
+#[ignore = "the process of an outsider, started by the other tests"]
+fn the_outsider_itself() {
+    let Some(socket) = std::env::var_os(DEVICE_SOCKET) else { return };
+    let environment: Environment = [("CUDA_VISIBLE_DEVICES".into(), "1".into())].into();
+    let attach = AttachRequest {
+        workload: "resnet50-train".into(),
+        seconds: Some(600.0),
+        memory_bytes: Some(1 << 30),
+        environment,
+        ..AttachRequest::default()
+    };
+    let _connection = JobConnection::open(PathBuf::from(socket), attach).expect("a device");
+    std::thread::sleep(Duration::from_mins(10));
 }
 
 /// The task itself: asks, takes the environment that it is given, works and counts until it is killed.

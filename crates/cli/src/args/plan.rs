@@ -1,7 +1,7 @@
 //! Plans that nobody carries out: on the live queue, on files, on queues that are drawn.
 
 use clap::{Args as ClapArgs, ValueEnum};
-use pillion_core::device::Mechanism;
+use pillion_core::device::{Mechanism, UnknownMechanism};
 use pillion_core::{Fraction, SlowdownRatio};
 use pillion_pairing::backtest::WARM_OBSERVATIONS;
 use pillion_pairing::{Objective, Policy, TrialPolicy};
@@ -59,7 +59,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "MODEL", requires = "solo", help_heading = FILES)]
     pub device: Option<String>,
     /// How the device is shared: mps, ccs or none [default: mps]
-    #[arg(long, requires = "solo", help_heading = FILES)]
+    #[arg(long, requires = "solo", value_parser = parse_mechanism, help_heading = FILES)]
     pub mechanism: Option<Mechanism>,
     /// The device's memory in bytes: 85899345920, 8e10 [default: everything fits]
     #[arg(long, value_name = "BYTES", requires = "solo", value_parser = parse_bytes, help_heading = FILES)]
@@ -150,11 +150,16 @@ impl BacktestArgs {
 #[derive(Debug, ClapArgs)]
 pub struct BacktestArgs {
     /// How each workload runs alone (CSV)
-    #[arg(long, value_name = "SOLO.csv")]
-    pub solo: PathBuf,
+    #[arg(long, value_name = "SOLO.csv", required_unless_present = "mig")]
+    pub solo: Option<PathBuf>,
     /// What was measured of workloads together (CSV)
-    #[arg(long, value_name = "PAIRS.csv")]
-    pub pairs: PathBuf,
+    #[arg(long, value_name = "PAIRS.csv", required_unless_present = "mig")]
+    pub pairs: Option<PathBuf>,
+    /// Replays how a device is cut into MIG instances, by speeds that were measured in them (CSV), instead of pairs: queues of
+    /// 60 jobs on one device [--device: a100-40]
+    #[arg(long, value_name = "SLICES.csv",
+          conflicts_with_all = ["solo", "pairs", "queues", "observed", "observe", "trials", "week", "plot", "mechanism"])]
+    pub mig: Option<PathBuf>,
     /// Jobs in each queue
     #[arg(long, value_name = "JOBS,..", value_delimiter = ',', default_value = "8,32,200",
           value_parser = clap::value_parser!(u32).range(2..=2000))]
@@ -166,7 +171,7 @@ pub struct BacktestArgs {
     #[arg(long, value_name = "PAIRINGS,..", value_delimiter = ',', default_values_t = WARM_OBSERVATIONS,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
     pub observed: Vec<usize>,
-    /// The promise: shared time over solo time, at most [default: 1.25]
+    /// The promise: shared time over solo time, at most [default: 1.25; of --mig: 2.5, 1.67 and 1.25]
     #[arg(long, value_name = "RATIO", value_parser = parse_promise)]
     pub max_slowdown: Option<SlowdownRatio>,
     /// Which pairings were observed then: by chance, or those that an optimist would let share
@@ -185,7 +190,7 @@ pub struct BacktestArgs {
     #[arg(long, value_name = "MODEL")]
     pub device: Option<String>,
     /// How the device is shared where PAIRS.csv does not say: mps, ccs or none
-    #[arg(long, default_value = "mps")]
+    #[arg(long, default_value = "mps", value_parser = parse_mechanism)]
     pub mechanism: Mechanism,
     /// Draws the gain of all pairs, the calibration and the learning curve into this folder (SVG); of a week the share of
     /// the oracle and the regret
@@ -238,6 +243,15 @@ fn parse_budget(text: &str) -> Result<Fraction, String> {
 fn parse_recur(text: &str) -> Result<Fraction, String> {
     let recur = text.parse().ok().and_then(|value: f64| Fraction::try_new(value).ok());
     recur.ok_or_else(|| "a fraction from 0 to 1 is expected; write 0.75".to_owned())
+}
+
+/// How two share a device: not in instances of their own.
+fn parse_mechanism(text: &str) -> Result<Mechanism, String> {
+    let mechanism: Mechanism = text.parse().map_err(|unknown: UnknownMechanism| unknown.to_string())?;
+    if mechanism.has_instances() {
+        return Err("pairs share by mps, ccs and none; by mig each has an instance of its own".to_owned());
+    }
+    Ok(mechanism)
 }
 
 /// Bytes, also as other programs write them: `8e10`.

@@ -41,7 +41,7 @@ fn a_bad_value_is_answered_with_what_was_expected() {
         ("--objective speed", "'--objective <OBJECTIVE>'"),
         (
             "--mechanism mig",
-            "'--mechanism <MECHANISM>': 'mig' is not a mechanism; allowed are mps, ccs and none",
+            "'--mechanism <MECHANISM>': pairs share by mps, ccs and none; by mig each has an instance of its own",
         ),
     ];
     for (option, expected) in cases {

@@ -1,6 +1,7 @@
 //! `pillion backtest --solo SOLO.csv --pairs PAIRS.csv`: random queues against measured pairs, every policy on the same
 //! ones. Seeds run side by side; what each of them does is `pillion_pairing::backtest`'s.
 
+mod mig;
 mod week;
 
 use crate::args::{BacktestArgs, ObserveArg};
@@ -17,17 +18,23 @@ use pillion_pairing::backtest::{
 };
 use pillion_pairing::files::{self, FileOptions, Measured};
 use rayon::prelude::*;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Replays, and draws where that was asked for.
 ///
 /// # Errors
 /// [`CliError::File`]; [`CliError::Data`] for files that make no sense, or measure nothing that could be replayed.
 pub fn make(args: &BacktestArgs) -> Result<Answer, CliError> {
+    if let Some(file) = &args.mig {
+        return mig::make(args, file);
+    }
+    let (Some(solo), Some(pairs)) = (&args.solo, &args.pairs) else {
+        return Err(CliError::Usage("--solo and --pairs are needed, or --mig".to_owned()));
+    };
     let slowdown_ratio_max = promise(args);
-    let measured = read_measured(args, slowdown_ratio_max)?;
+    let measured = read_measured(args, (solo, pairs), slowdown_ratio_max)?;
     if args.week {
-        return week::make(args, &measured, slowdown_ratio_max);
+        return week::make(args, (&measured, pairs), slowdown_ratio_max);
     }
     let options = BacktestOptions {
         queues: args.queues.iter().map(|jobs| *jobs as usize).collect(),
@@ -41,7 +48,7 @@ pub fn make(args: &BacktestArgs) -> Result<Answer, CliError> {
         trials: args.trial_policy(),
     };
     let backtest = Backtest::new(&measured.profiles, &measured.observations, &measured.device_model, options)
-        .map_err(|error| CliError::Data(format!("{}: {error}", args.pairs.display())))?;
+        .map_err(|error| CliError::Data(format!("{}: {error}", pairs.display())))?;
     let bar = bar(args.seeds);
     let outcomes: Vec<SeedOutcome> =
         (0..args.seeds).into_par_iter().progress_with(bar.clone()).map(|seed| backtest.seed(seed)).collect();
@@ -58,8 +65,12 @@ fn promise(args: &BacktestArgs) -> SlowdownRatio {
     args.max_slowdown.unwrap_or(pillion_pairing::Policy::default().slowdown_ratio_max)
 }
 
-fn read_measured(args: &BacktestArgs, slowdown_ratio_max: SlowdownRatio) -> Result<Measured, CliError> {
-    let (solo, pairs) = (Loaded::read(&args.solo)?, Loaded::read(&args.pairs)?);
+fn read_measured(
+    args: &BacktestArgs,
+    (solo, pairs): (&Path, &Path),
+    slowdown_ratio_max: SlowdownRatio,
+) -> Result<Measured, CliError> {
+    let (solo, pairs) = (Loaded::read(solo)?, Loaded::read(pairs)?);
     let options = FileOptions {
         device_model: args.device.clone(),
         mechanism: args.mechanism,

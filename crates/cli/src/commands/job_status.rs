@@ -107,6 +107,9 @@ pub(super) fn share(status: &JobStatus) -> Option<String> {
     let member = status.member()?;
     let mut parts = vec![format!("{} of 100 shards booked", member.shards)];
     match (member.cap_fraction, member.ccs_mode) {
+        _ if member.mig_slot.is_some() => {
+            parts.push(format!("the MIG instance {}", member.mig_slot.as_deref().unwrap_or_default()));
+        }
         (Some(cap), _) => parts.push(format!("at most {:.0} % of the compute units", cap * 100.0)),
         (None, Some(mode)) if mode > 1 => parts.push(format!("one of {mode} parts of the card")),
         _ => parts.push("no cap".to_owned()),

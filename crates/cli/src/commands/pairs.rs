@@ -89,9 +89,10 @@ fn line(decision: &Decision, member: &Member) -> Vec<String> {
     ]
 }
 
-/// The cap of a member: a part of the compute units (`mps`), or the card's mode (`ccs`).
+/// The cap of a member: a part of the compute units (`mps`), the card's mode (`ccs`), or its instance (`mig`).
 pub fn cap(member: &Member) -> String {
-    format::part(member.cap_fraction, member.ccs_mode).unwrap_or_else(|| "none".to_owned())
+    let slot = member.mig_slot.as_ref();
+    format::part(member.cap_fraction, member.ccs_mode, slot).unwrap_or_else(|| "none".to_owned())
 }
 
 #[cfg(test)]

@@ -105,7 +105,8 @@ fn show(plan: &Plan, names: &Names) -> Answer {
 
 fn start_line(pairing: &Pairing, member: &Member) -> Vec<String> {
     let estimate = member.estimate.as_ref();
-    let cap = format::part(member.sharing.cap().map(Fraction::value), member.sharing.ccs_mode());
+    let sharing = member.sharing;
+    let cap = format::part(sharing.cap().map(Fraction::value), sharing.ccs_mode(), sharing.mig_slot());
     let role = serde_json::to_value(member.role).ok().and_then(|role| role.as_str().map(str::to_owned));
     vec![
         member.start.job_id.to_string(),

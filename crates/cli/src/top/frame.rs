@@ -213,7 +213,7 @@ fn tenant(member: &Member) -> String {
         (None, _) => return "(not shown)".to_owned(),
     };
     let cap = if member.cap_fraction.is_some() { " cap" } else { "" };
-    let part = format::part(member.cap_fraction, member.ccs_mode);
+    let part = format::part(member.cap_fraction, member.ccs_mode, member.mig_slot.as_ref());
     let share = part.map_or_else(String::new, |part| format!("{cap} {part}"));
     let starting = if member.state.parse() == Ok(MemberState::Running) { "" } else { " (starting)" };
     format!("{name}{share}{starting}")

@@ -1,5 +1,7 @@
 //! `pillion backtest` as scripts see it: the shape of the answer, the pictures, and what is refused.
 
+mod mig;
+
 use crate::harness::{Ran, run_at};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -49,14 +51,26 @@ async fn the_commands_of_the_documentation_are_run() {
     }
     let page = include_str!("../../../../docs/backtest.md");
     let lines: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("pillion ")).collect();
-    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    let miso = include_str!("../../../../tests/fixtures/miso/miso_mig_solo.csv");
+    let place = folder.path().join("tests/fixtures/miso");
+    std::fs::create_dir_all(&place).expect("made");
+    std::fs::write(place.join("miso_mig_solo.csv"), miso).expect("written");
     for line in lines {
         // As it stands but for its length: what is shown is worth minutes.
         let line = line.replace(" --queues 8,32,200 --seeds 30", "").replace(" --seeds 30", "");
-        let size = if line.contains("--week") { "--jobs 6" } else { "--queues 6" };
-        let ran = run(&folder, &format!("{line} {size} --seeds 2")).await;
+        let size = match &line {
+            line if line.contains("--mig") => "",
+            line if line.contains("--week") => "--jobs 6 --seeds 2",
+            _ => "--queues 6 --seeds 2",
+        };
+        let ran = run(&folder, &format!("{line} {size}")).await;
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
-        assert!(ran.out.contains("ours"), "{line} printed\n{}", ran.out);
+        assert!(
+            ran.out.contains("ours") || ran.out.contains("Pillion, promise"),
+            "{line} printed\n{}",
+            ran.out
+        );
     }
     assert!(folder.path().join("pictures/gain.svg").exists());
 }

@@ -139,6 +139,7 @@ fn host() -> Member {
         ended_at_seconds: Some(NOW + 723.0),
         solo_duration_seconds: Some(600.0),
         energy_joules: Some(123_456.0),
+        mig_slot: None,
     }
 }
 

@@ -99,6 +99,7 @@ fn tile(card: &XpumCard, card_number: u32, first_index: u32, number: u32) -> Opt
             gres_type,
             mechanism,
             instances: None,
+            geometry: None,
         },
         pci_address: card.pci_address.to_lowercase(),
         card: card_number,

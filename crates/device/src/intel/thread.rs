@@ -198,6 +198,7 @@ impl Driver {
             gres_type: GresType::new(format!("g{index}")),
             mechanism: Mechanism::TimeSliced,
             instances: None,
+            geometry: None,
         };
         if self.ccs_control(index)?.is_some() {
             description.mechanism = Mechanism::Ccs;

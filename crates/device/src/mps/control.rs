@@ -98,7 +98,7 @@ impl Control<'_> {
             // A program that has ended already says why below.
             let _ = input.write_all(format!("{text}\n").as_bytes());
         }
-        let status = wait(&mut child)
+        let status = wait(&mut child, CONTROL_PROGRAM)
             .map_err(|source| DeviceError::NoAnswer { path: pipe_directory.to_owned(), source })?;
         let (answer, words) = (read(child.stdout.take()), read(child.stderr.take()));
         if status.success() {
@@ -156,7 +156,7 @@ fn search_path(binary: &Path) -> OsString {
 }
 
 /// Waits for the end of `child`; when its time is over it is killed.
-fn wait(child: &mut Child) -> io::Result<ExitStatus> {
+pub(super) fn wait(child: &mut Child, program: &str) -> io::Result<ExitStatus> {
     let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())
         .map_err(io::Error::from)
         .and_then(|pidfd| ends_in_time(&pidfd));
@@ -166,7 +166,7 @@ fn wait(child: &mut Child) -> io::Result<ExitStatus> {
     // It ended in this moment, or is killed: either way it is waited for.
     let _ = child.kill();
     child.wait()?;
-    ended.and(Err(io::Error::new(io::ErrorKind::TimedOut, format!("{CONTROL_PROGRAM} did not end in time"))))
+    ended.and(Err(io::Error::new(io::ErrorKind::TimedOut, format!("{program} did not end in time"))))
 }
 
 fn ends_in_time(pidfd: &impl AsFd) -> io::Result<bool> {

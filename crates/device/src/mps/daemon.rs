@@ -7,6 +7,7 @@ use super::parse::{self, ServerStatus, garbled};
 use super::partition;
 use super::process::Process;
 use super::record::{Record, read_record, write};
+use super::scope::{Scopes, enclose};
 use super::start;
 use super::state::{self, Finding, Sight};
 use super::wait::until;
@@ -48,7 +49,8 @@ impl Daemon {
         directories::clear(pipe_directory).map_err(|error| control.busy(error))
     }
 
-    /// Starts it, and waits until it answers. `close`: what is done to its device before, once it is written down.
+    /// Starts it, and waits until it answers. `close`: what is done to its device before, once it is written down. `scopes`: how it
+    /// gets a control group of its own; where it gets none it serves all the same.
     ///
     /// # Errors
     /// As `MpsControl::prepare`; then it does not run, and its directory is there still: what is written down in it may
@@ -57,6 +59,7 @@ impl Daemon {
         control: Control<'_>,
         mut record: Record,
         close: impl FnOnce() -> Result<(), DeviceError>,
+        scopes: Option<&Scopes>,
     ) -> Result<Self, DeviceError> {
         let settings = &record.settings;
         directories::make(control, settings)?;
@@ -65,8 +68,10 @@ impl Daemon {
         close()?;
         let mut child = control.serve(&record.device, settings)?;
         record.pid = Some(child.id());
-        let begun =
-            write_down(control, &record).and_then(|()| start::begin(control, &record.settings, &mut child));
+        let begun = write_down(control, &record).and_then(|()| {
+            enclose(scopes, &record.settings.pipe_directory, child.id());
+            start::begin(control, &record.settings, &mut child)
+        });
         let written = begun.and_then(|process| {
             record.take_process(process);
             write_down(control, &record).map(|()| process)

@@ -20,6 +20,7 @@ mod parse;
 mod partition;
 mod process;
 mod record;
+mod scope;
 mod server_program;
 mod start;
 mod state;
@@ -30,6 +31,7 @@ pub use cleanup::{Cleaned, cleanup};
 pub use compute_mode::{ComputeMode, ComputeModes, ModeControl};
 pub use control::control_binary_default;
 pub use process::CONTROL_PROGRAM;
+pub use scope::{Scopes, unscoped};
 
 use crate::{DeviceError, MpsControl, MpsSettings, MpsState, MpsStatus};
 use control::Control;
@@ -50,6 +52,7 @@ pub struct MpsDaemons {
     control_binary: PathBuf,
     directory: PathBuf,
     modes: Option<ModeControl>,
+    scopes: Option<Scopes>,
     devices: BTreeMap<u32, DeviceUuid>,
     daemons: BTreeMap<u32, Daemon>,
     /// Devices whose trouble was told, and its end not yet.
@@ -89,7 +92,14 @@ impl MpsDaemons {
             daemons.iter().filter_map(|(index, daemon)| daemon.obituary(*index)).collect();
         let troubled = notices.iter().map(|notice| notice.index).collect();
         let directory = directory.to_owned();
-        Self { control_binary, directory, modes, devices, daemons, troubled, notices, rounds: 0 }
+        let scopes = None;
+        Self { control_binary, directory, modes, scopes, devices, daemons, troubled, notices, rounds: 0 }
+    }
+
+    /// The same, with control groups of their own for daemons that are started from now on.
+    #[must_use]
+    pub fn with_scopes(self, scopes: Option<Scopes>) -> Self {
+        Self { scopes, ..self }
     }
 
     /// These are there too.
@@ -102,7 +112,8 @@ impl MpsDaemons {
         let pipe_directory = record.settings.pipe_directory.clone();
         let control = Control { binary: &self.control_binary, index };
         let modes = &mut self.modes;
-        match Daemon::start(control, record, || modes.as_mut().map_or(Ok(()), |modes| modes.close(&device))) {
+        let close = || modes.as_mut().map_or(Ok(()), |modes| modes.close(&device));
+        match Daemon::start(control, record, close, self.scopes.as_ref()) {
             Ok(daemon) => {
                 self.daemons.insert(index, daemon);
                 self.check(index)?;

@@ -1,7 +1,7 @@
 //! The MPS control daemons of the devices that NVML finds.
 
 use crate::MpsControl;
-use crate::mps::{ModeControl, MpsDaemons};
+use crate::mps::{ModeControl, MpsDaemons, Scopes};
 use pillion_core::device::{DeviceDescription, DeviceNotice};
 use std::path::PathBuf;
 
@@ -29,7 +29,8 @@ impl NodeDaemons {
             daemons.add_devices(shared);
         } else {
             let (binary, modes) = (self.control_binary.clone(), self.modes.take());
-            self.daemons = Some(MpsDaemons::new(binary, &self.directory, modes, shared));
+            let daemons = MpsDaemons::new(binary, &self.directory, modes, shared);
+            self.daemons = Some(daemons.with_scopes(Scopes::of_systemd()));
         }
     }
 

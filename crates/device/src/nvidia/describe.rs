@@ -45,6 +45,7 @@ pub(super) fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<
         gres_type: GresType::new(format!("g{index}")),
         mechanism: if is_mig_enabled { Mechanism::TimeSliced } else { mechanism },
         instances: if is_mig_enabled { instances(index, &device) } else { None },
+        geometry: None,
     };
     Ok(Found { description, address: address_of(&device), is_mig_enabled })
 }

@@ -173,6 +173,7 @@ impl MachineConfig {
             gres_type: GresType::new(format!("{}{index}", self.gres_prefix)),
             mechanism,
             instances: None,
+            geometry: None,
         })
     }
 }

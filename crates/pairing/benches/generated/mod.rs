@@ -178,6 +178,8 @@ fn job(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32) -> WaitingJob {
         memory_bytes_declared: None,
         solo_cap: None,
         owes_runs: 0,
+        use_beyond_fraction: 0.0,
+        isolation: pillion_core::isolation::Isolation::Shared,
         gpu_type: None,
         cpus: [4, 6, 8, 12][of % 4],
         memory_mib: 16 << 10,
@@ -205,6 +207,7 @@ fn device(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32, is_busy: bool
         memory_bytes: Some(8 * GIB),
         time_limit_at: Some(at() + Duration::from_secs(left)),
         expected_end_at: Some(at() + Duration::from_secs(left / 2)),
+        isolation: pillion_core::isolation::Isolation::Shared,
         first_run: None,
     };
     DeviceView {

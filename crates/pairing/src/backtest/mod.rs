@@ -15,6 +15,7 @@ mod draw;
 mod exact;
 mod guess;
 mod informed;
+pub mod mig;
 mod ours;
 mod report;
 mod score;

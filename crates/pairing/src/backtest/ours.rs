@@ -8,6 +8,7 @@ use crate::plan::Pairing;
 use crate::planner::plan;
 use crate::policy::{Policy, UserPolicy};
 use crate::view::{ClusterView, DeviceView, NodeView, ProfileBook, WaitingJob};
+use pillion_core::isolation::Isolation;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId, WorkloadKey};
 
@@ -110,6 +111,8 @@ fn job(backtest: &Backtest<'_>, book: &ProfileBook, id: u32, workload: &Workload
         memory_bytes_declared: peak.is_none().then_some(0),
         solo_cap: None,
         owes_runs: 0,
+        use_beyond_fraction: 0.0,
+        isolation: Isolation::Shared,
         gpu_type: None,
         cpus: 0,
         memory_mib: 0,

@@ -4,6 +4,7 @@ use super::ground::{Ground, NODE, Profiles, RUNNING_ID_FIRST};
 use super::table::{InvalidFile, NamedText, Row, Table};
 use crate::planner::placement::shards;
 use crate::view::{DeviceView, Tenant, WaitingJob};
+use pillion_core::isolation::Isolation;
 use pillion_core::{DecisionId, JobStart, Shards, SlowdownRatio, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -69,6 +70,8 @@ pub(super) fn read_queue(
             memory_bytes_declared: profile.memory_bytes_peak.is_none().then_some(0),
             solo_cap: None,
             owes_runs: 0,
+            use_beyond_fraction: 0.0,
+            isolation: Isolation::Shared,
             workload: job.workload,
             gpu_type: None,
             cpus: 0,
@@ -97,7 +100,7 @@ pub(super) fn read_running(
         let remaining = row.amount("remaining_seconds")?.map(|seconds| seconds.min(SECONDS_MAX));
         let profile = ground.profile(profiles, &job.workload);
         // Without telemetry nothing says how much it uses, and a joiner has to find room.
-        let shards: Shards = shards::of_host(profile);
+        let shards: Shards = shards::of_host(shards::use_expected(profile, 0.0));
         let tenant = Tenant {
             job_id: SlurmJobId::plain(id),
             uid: job.uid,
@@ -115,6 +118,7 @@ pub(super) fn read_running(
                 .or(profile.duration_seconds)
                 .map(|seconds| UnixTime::from_epoch(0) + Duration::from_secs_f64(seconds)),
             workload: Some(job.workload),
+            isolation: Isolation::Shared,
             first_run: None,
         };
         let shards_free = 100 - u32::from(shards.count());

@@ -19,6 +19,7 @@ mod input;
 mod jobs;
 mod pairings;
 mod pairs;
+mod slices;
 mod solo;
 mod table;
 #[cfg(test)]
@@ -29,4 +30,5 @@ pub use answer::{Answer, AnswerModel, answer};
 pub use candidates::{AnswerCandidate, CandidateMember};
 pub use input::{FileOptions, FromFiles, Measured, PlanFiles, read, read_measured};
 pub use pairings::{AnswerMember, AnswerPairing};
+pub use slices::{SliceSpeeds, read_slices};
 pub use table::{InvalidFile, NamedText};

@@ -5,6 +5,7 @@ use crate::plan::Reason;
 use crate::planner::first_run;
 use crate::policy::{Policy, UserPolicy};
 use crate::view::{DeviceView, NodeView, Tenant, WaitingJob};
+use pillion_core::isolation::Isolation;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{SlowdownRatio, UnixTime, UserId};
 use std::time::Duration;
@@ -19,28 +20,39 @@ pub(crate) const SHARDS_MIN: u32 = 10;
 pub(crate) struct Owner<'a> {
     pub(crate) uid: UserId,
     pub(crate) account: &'a str,
+    pub(crate) isolation: Isolation,
 }
 
 impl<'a> From<&'a WaitingJob> for Owner<'a> {
     fn from(job: &'a WaitingJob) -> Self {
-        Self { uid: job.uid, account: &job.account }
+        Self { uid: job.uid, account: &job.account, isolation: job.isolation }
     }
 }
 
 impl<'a> From<&'a Tenant> for Owner<'a> {
     fn from(tenant: &'a Tenant) -> Self {
-        Self { uid: tenant.uid, account: &tenant.account }
+        Self { uid: tenant.uid, account: &tenant.account, isolation: tenant.isolation }
     }
 }
 
-/// Whether the site lets these two share a device. A user may always share with himself.
-pub(crate) fn owners_may_share(policy: &Policy, a: Owner<'_>, b: Owner<'_>) -> bool {
-    a.uid == b.uid
-        || match policy.users {
-            UserPolicy::SameUser => false,
-            UserPolicy::SameAccount => !a.account.is_empty() && a.account == b.account,
-            UserPolicy::Any => true,
-        }
+/// Whether the site and both users let these two share a device without a wall. A user may always share with himself.
+///
+/// # Errors
+/// The rule that forbids it.
+pub(crate) fn owners_may_share(policy: &Policy, a: Owner<'_>, b: Owner<'_>) -> Result<(), Reason> {
+    if a.uid == b.uid {
+        return Ok(());
+    }
+    let is_let = match policy.users {
+        UserPolicy::SameUser => false,
+        UserPolicy::SameAccount => !a.account.is_empty() && a.account == b.account,
+        UserPolicy::Any => true,
+    };
+    match policy.isolation.max(a.isolation).max(b.isolation) {
+        _ if !is_let => Err(Reason::UserPolicy),
+        Isolation::Hard => Err(Reason::NeedsWall),
+        Isolation::Shared => Ok(()),
+    }
 }
 
 /// The device memory that tenants may be admitted with.
@@ -103,7 +115,7 @@ pub(crate) fn may_share(
     if job.owes_runs > 0 {
         return Err(Reason::OwesRuns);
     }
-    if policy.tenants_max < 2 {
+    if policy.tenants_max < 2 || device.mechanism.has_instances() {
         return Err(Reason::NotShareable);
     }
     let profile = known(profile, policy)?;
@@ -143,7 +155,7 @@ pub(crate) fn outlives(joiner: Option<UnixTime>, host: Option<UnixTime>) -> bool
     }
 }
 
-/// Whether somebody may join what runs on this device, as far as the device itself goes.
+/// Whether somebody may join what runs on this device, as far as the device itself goes. In instances nobody is joined.
 pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), Reason> {
     let group = device.tenants.first().and_then(|tenant| tenant.group);
     let are_together = device.tenants.iter().all(|tenant| {
@@ -156,7 +168,8 @@ pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), 
         .min()
         .map_or(u32::MAX, u32::from);
     let is_full = device.tenants.len() >= policy.tenants_max.min(mode_max) as usize;
-    if device.tenants.is_empty() || !are_together {
+    let has_instances = device.tenants.iter().any(|tenant| tenant.sharing.mechanism().has_instances());
+    if device.tenants.is_empty() || !are_together || has_instances {
         return Err(Reason::NotShareable);
     }
     if device.shards_free < SHARDS_MIN || is_full {

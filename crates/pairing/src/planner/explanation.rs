@@ -148,21 +148,21 @@ impl<'s, 'a> Explainer<'s, 'a> {
         match (&start.evaluation, start.jobs.len()) {
             (Some(evaluation), 2) => {
                 let uses = [(0, first), (1, context.class_of[start.jobs[1]])].map(|(index, class)| {
-                    self.use_alone(class, kind) * evaluation.estimates[index].speed_fraction
+                    self.use_expected(class, kind) * evaluation.estimates[index].speed_fraction
                 });
                 shards::of_pair(uses, self.evaluator.tenants_max(evaluation.ccs_mode)).to_vec()
             }
             (Some(evaluation), _) => {
                 let device = &context.devices[start.device];
                 let others: u32 = device.tenants.iter().map(|tenant| u32::from(tenant.shards.count())).sum();
-                let (own_use, others_use) = (self.use_alone(first, kind), f64::from(others) / 100.0);
+                let (own_use, others_use) = (self.use_expected(first, kind), f64::from(others) / 100.0);
                 let taken = u32::try_from(device.tenants.len()).unwrap_or(u32::MAX).saturating_add(1);
                 let joiners_left = self.evaluator.tenants_max(evaluation.ccs_mode).saturating_sub(taken);
                 vec![shards::of_joiner(own_use, others_use, device.shards_free, joiners_left)]
             }
             (None, _) => {
                 vec![match self.evaluator.may_host(first, kind).and_then(|()| context.sharer(first, kind)) {
-                    Ok((profile, _)) => shards::of_host(profile),
+                    Ok(_) => shards::of_host(self.use_expected(first, kind)),
                     Err(why) => self.shards_of_first_run(why, first, kind).unwrap_or(Shards::ALL),
                 }]
             }
@@ -175,9 +175,10 @@ impl<'s, 'a> Explainer<'s, 'a> {
         first_run::shards(why_alone, context.classes[class], context.kinds[kind], context.policy)
     }
 
-    /// How much of such a device a job uses alone, 0..=1; all of it where that is not known.
-    fn use_alone(&self, class: ClassIndex, kind: KindIndex) -> f64 {
-        self.context.sharer(class, kind).map_or(1.0, |(profile, _)| shards::use_fraction(profile))
+    /// How much of such a device a job is expected to use, 0..=1; all of it where that is not known.
+    fn use_expected(&self, class: ClassIndex, kind: KindIndex) -> f64 {
+        let beyond = self.context.classes[class].use_beyond_fraction;
+        self.context.sharer(class, kind).map_or(1.0, |(profile, _)| shards::use_expected(profile, beyond))
     }
 
     fn member(&self, start: &Start, index: usize, position: usize, shares: &[Shards]) -> Member {

@@ -35,8 +35,8 @@ pub(crate) fn shards(
     policy: &Policy,
 ) -> Option<Shards> {
     let is_first = why_alone == Reason::UnknownWorkload && job.solo_cap.is_none() && job.owes_runs == 0;
-    let may_host =
-        policy.first_runs == FirstRuns::Host && policy.tenants_max > 1 && !device.mechanism.has_modes();
+    let has_parts = device.mechanism.has_modes() || device.mechanism.has_instances();
+    let may_host = policy.first_runs == FirstRuns::Host && policy.tenants_max > 1 && !has_parts;
     (is_first && may_host).then(|| Shards::try_new(SHARDS).expect("it is 1 to 100"))
 }
 

@@ -3,8 +3,9 @@
 
 use super::admit::{SHARDS_MIN, keeps_promise, memory_need, usable_bytes};
 use crate::model::{Contention, InterferenceModel as _, TenantInput};
-use crate::policy::Policy;
+use crate::policy::{Policy, UserPolicy};
 use pillion_core::device::Mechanism;
+use pillion_core::isolation::Isolation;
 use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
@@ -19,15 +20,17 @@ pub struct Demands<'a> {
     pub memory_bytes_declared: Option<u64>,
     /// The slowdown that it accepts.
     pub slowdown_ratio_max: SlowdownRatio,
+    /// What is to stand between it and jobs of other users.
+    pub isolation: Isolation,
 }
 
 /// Whether somebody of the least share could come beside this job, on a device of so much memory.
 ///
 /// A promise that is no tighter than the site's own is no wish for a whole device, however heavy the job. A tighter one is held
 /// against what would be predicted beside the least neighbour, at the bound by which jobs are admitted; where nothing can be
-/// predicted nobody is admitted either.
+/// predicted nobody is admitted either. Who wants a wall where others could come keeps them all away.
 pub fn leaves_room(demands: &Demands<'_>, device_memory_bytes: u64, policy: &Policy) -> bool {
-    let Demands { profile, memory_bytes_declared, slowdown_ratio_max: promise } = *demands;
+    let Demands { profile, memory_bytes_declared, slowdown_ratio_max: promise, isolation } = *demands;
     let need = match profile {
         Some(profile) => memory_need(memory_bytes_declared, profile),
         None => memory_bytes_declared,
@@ -36,7 +39,10 @@ pub fn leaves_room(demands: &Demands<'_>, device_memory_bytes: u64, policy: &Pol
     let least = usable / 100 * u64::from(SHARDS_MIN);
     let has_memory = need.is_none_or(|need| need.saturating_add(least) <= usable);
     let is_usual = promise.value() >= policy.slowdown_ratio_max.value();
-    has_memory && (is_usual || profile.is_some_and(|profile| is_kept_beside_the_least(profile, promise)))
+    let lets_others_in = isolation <= policy.isolation || policy.users == UserPolicy::SameUser;
+    has_memory
+        && lets_others_in
+        && (is_usual || profile.is_some_and(|profile| is_kept_beside_the_least(profile, promise)))
 }
 
 fn is_kept_beside_the_least(profile: &WorkloadProfile, promise: SlowdownRatio) -> bool {
@@ -77,8 +83,26 @@ mod tests {
             profile,
             memory_bytes_declared: declared_gib.map(|gib| gib * GIB),
             slowdown_ratio_max: SlowdownRatio::try_promise(promise).unwrap(),
+            isolation: Isolation::Shared,
         };
         leaves_room(&demands, 100 * GIB, &Policy::default())
+    }
+
+    #[test]
+    fn who_wants_a_wall_where_others_could_come_keeps_them_away() {
+        let demands = Demands {
+            profile: Some(&light()),
+            memory_bytes_declared: None,
+            slowdown_ratio_max: SlowdownRatio::try_promise(1.25).unwrap(),
+            isolation: Isolation::Hard,
+        };
+        let of_site = |users, isolation| {
+            leaves_room(&demands, 100 * GIB, &Policy { users, isolation, ..Policy::default() })
+        };
+        assert!(!of_site(UserPolicy::Any, Isolation::Shared));
+        assert!(!of_site(UserPolicy::SameAccount, Isolation::Shared));
+        assert!(of_site(UserPolicy::SameUser, Isolation::Shared), "nobody else could come");
+        assert!(of_site(UserPolicy::Any, Isolation::Hard), "it is what all have");
     }
 
     /// As it was tried: `max-slowdown=1.001`, which is not 1 and which nobody keeps either.

@@ -1,8 +1,11 @@
 //! One test a rule: what the whole plan does with small clusters.
 
 mod budget;
+mod instances;
+mod isolation;
 mod measured_alone;
 mod properties;
+mod shards_by_use;
 mod trials;
 
 use crate::model::Contention;

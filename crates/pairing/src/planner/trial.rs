@@ -3,7 +3,7 @@
 
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{KindIndex, ProfileIndex};
-use crate::trials::{TrialBook, TrialPolicy};
+use crate::trials::{TrialBook, TrialPolicy, TrialRecord};
 use crate::view::{ClusterView, DeviceView};
 use pillion_core::device::Mechanism;
 use pillion_core::{Fraction, SlurmJobId, WorkloadKey};
@@ -15,12 +15,18 @@ type Kind<'a> = (&'a str, Mechanism, [&'a WorkloadKey; 2]);
 /// A kind and the bits of both caps in its order.
 type Combination<'a> = (Kind<'a>, [u64; 2]);
 
+/// By model of device and mechanism: by whose word, how many were seen and how many held.
+type Records<'a> = FxHashMap<(&'a str, Mechanism), Vec<(&'a str, u32, u32)>>;
+
 /// As if so many had been seen before the first, and this share of them had held.
 const SEEN_BEFORE: f64 = 1.0;
 const HELD_BEFORE_FRACTION: f64 = 0.5;
 /// Where a smaller share than the first held, nothing is tried; from the second on estimates are believed as they are. Measured:
 /// of Gavel's pairs on the K80 one in seventy holds, on the P100 one in five, and among few families as little as one in fifteen.
 const HELD_FRACTIONS: (f64, f64) = (0.03, 0.06);
+/// Of one user so many count in what is believed of others' trials: what he says of his own does not stop theirs, for with so many
+/// and none held estimates are believed as they are.
+const SEEN_OF_ANOTHER_MAX: u32 = 7;
 /// So many trials are open on devices of one kind where nothing was seen to hold yet, and as many more for each kind that did.
 const OPEN_MAX: (usize, usize) = (4, 4);
 
@@ -30,8 +36,7 @@ pub(crate) struct Trials<'a> {
     open: FxHashSet<Kind<'a>>,
     /// How fast they ran; `None` = they did not fit.
     verdicts: FxHashMap<Combination<'a>, Option<[f64; 2]>>,
-    /// How many were seen and how many held.
-    records: FxHashMap<(&'a str, Mechanism), (u32, u32)>,
+    records: Records<'a>,
     excluded: &'a BTreeSet<SlurmJobId>,
 }
 
@@ -68,13 +73,7 @@ impl<'a> Trials<'a> {
                 })
                 .collect(),
             verdicts: verdicts.collect(),
-            records: records
-                .iter()
-                .map(|record| {
-                    let key = (record.device_model.as_str(), record.mechanism);
-                    (key, (record.seen_count, record.held_count))
-                })
-                .collect(),
+            records: by_device(records),
         })
     }
 
@@ -112,24 +111,45 @@ impl<'a> Trials<'a> {
         }
     }
 
-    /// What of an estimate's hope is believed, 0..=1, by the share that held of what was seen on such devices: the rule that
-    /// stops where sharing does not pay.
-    pub(crate) fn believed_fraction(&self, device: &DeviceView) -> f64 {
-        let (seen, held) = self.record(device);
-        let share = (f64::from(held) + HELD_BEFORE_FRACTION * SEEN_BEFORE) / (f64::from(seen) + SEEN_BEFORE);
+    /// What of an estimate's hope is believed for this user's jobs, 0..=1, by the share that held of what was seen on such devices: the
+    /// rule that stops where sharing does not pay.
+    pub(crate) fn believed_fraction(&self, device: &DeviceView, user: &str) -> f64 {
+        let (seen, held) = self.record_for(device, user);
+        let share = (held + HELD_BEFORE_FRACTION * SEEN_BEFORE) / (seen + SEEN_BEFORE);
         ((share - HELD_FRACTIONS.0) / (HELD_FRACTIONS.1 - HELD_FRACTIONS.0)).clamp(0.0, 1.0)
     }
 
     /// How many more trials may be started on such devices: few where nothing was seen to hold.
     pub(crate) fn room(&self, device: &DeviceView) -> usize {
-        let held = usize::try_from(self.record(device).1).unwrap_or(usize::MAX);
+        let held = self.of_device(device).iter().map(|(_, _, held)| *held).fold(0, u32::saturating_add);
+        let held = usize::try_from(held).unwrap_or(usize::MAX);
         let most = OPEN_MAX.0.saturating_add(OPEN_MAX.1.saturating_mul(held));
         most.saturating_sub(self.open_on(device).count())
     }
 
-    fn record(&self, device: &DeviceView) -> (u32, u32) {
-        self.records.get(&(device.model.as_str(), device.mechanism)).copied().unwrap_or_default()
+    /// How many were seen on such devices and how many held, as they count for this user: all of his own and of the site's, and of
+    /// each other user a few.
+    fn record_for(&self, device: &DeviceView, user: &str) -> (f64, f64) {
+        let counts = self.of_device(device).iter().map(|&(whose, seen, held)| {
+            let most = if whose.is_empty() || whose == user { seen } else { seen.min(SEEN_OF_ANOTHER_MAX) };
+            let part = if seen > 0 { f64::from(most) / f64::from(seen) } else { 0.0 };
+            (f64::from(most), f64::from(held) * part)
+        });
+        counts.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
+
+    fn of_device<'s>(&'s self, device: &'s DeviceView) -> &'s [(&'s str, u32, u32)] {
+        self.records.get(&(device.model.as_str(), device.mechanism)).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+fn by_device(records: &[TrialRecord]) -> Records<'_> {
+    let mut by_device = Records::default();
+    for TrialRecord { user, device_model, mechanism, seen_count, held_count } in records {
+        let of_device = by_device.entry((device_model.as_str(), *mechanism)).or_default();
+        of_device.push((user.as_str(), *seen_count, *held_count));
+    }
+    by_device
 }
 
 fn ordered([a, b]: [&WorkloadKey; 2]) -> [&WorkloadKey; 2] {

@@ -53,10 +53,10 @@ pub(super) fn written(start: JobStart, order: EndOrder) -> wire::EndStart {
 impl TryFrom<wire::EndResult> for EndResult {
     type Error = InvalidEnd;
     fn try_from(wire: wire::EndResult) -> Result<Self, InvalidEnd> {
-        let wire::EndResult { job_id, restart_count, step, client_count, reason } = wire;
+        let wire::EndResult { job_id, restart_count, step, client_count, reason, outlasts_sigterm } = wire;
         let outcome = match step.as_str() {
             "held" => EndOutcome::Held,
-            "not-held" => EndOutcome::NotHeld(field::words(&reason)),
+            "not-held" => EndOutcome::NotHeld { why: field::words(&reason), outlasts_sigterm },
             "ended" if client_count == 0 => return Err(InvalidEnd::NoClient),
             "ended" => EndOutcome::Ended { client_count },
             _ => return Err(InvalidEnd::Step(quoted(&step))),
@@ -68,13 +68,15 @@ impl TryFrom<wire::EndResult> for EndResult {
 impl From<EndResult> for wire::EndResult {
     fn from(result: EndResult) -> Self {
         let EndResult { start, outcome } = result;
-        let (step, client_count, reason) = match outcome {
-            EndOutcome::Held => ("held", 0, String::new()),
-            EndOutcome::NotHeld(reason) => ("not-held", 0, reason),
-            EndOutcome::Ended { client_count } => ("ended", client_count, String::new()),
-        };
         let (job_id, restart_count) = (start.job_id.to_string(), start.restart_count);
-        Self { job_id, restart_count, step: step.to_owned(), client_count, reason }
+        let of = |step: &str| Self { job_id, restart_count, step: step.to_owned(), ..Self::default() };
+        match outcome {
+            EndOutcome::Held => of("held"),
+            EndOutcome::NotHeld { why, outlasts_sigterm } => {
+                Self { reason: why, outlasts_sigterm, ..of("not-held") }
+            }
+            EndOutcome::Ended { client_count } => Self { client_count, ..of("ended") },
+        }
     }
 }
 

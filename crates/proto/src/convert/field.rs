@@ -2,6 +2,7 @@
 
 use pillion_core::device::{Mechanism, UnknownMechanism};
 use pillion_core::ids::{InvalidJobId, InvalidJobStart};
+use pillion_core::mig::{InvalidGeometry, InvalidMigProfile, InvalidSlot};
 use pillion_core::share::InvalidSharing;
 use pillion_core::text;
 use pillion_core::units::OutOfRange;
@@ -69,6 +70,23 @@ pub enum InvalidField {
     /// No way to share.
     #[error(transparent)]
     Sharing(#[from] InvalidSharing),
+    /// No instance.
+    #[error("invalid mig_slot")]
+    Slot(#[from] InvalidSlot),
+    /// No size of instance.
+    #[error("invalid mig_sizes")]
+    Profile(#[from] InvalidMigProfile),
+    /// Sizes that no device can be cut into.
+    #[error("invalid mig_sizes")]
+    Geometry(#[from] InvalidGeometry),
+    /// A number of slices that no device has.
+    #[error("{field} is {value}; allowed are 0 to 255")]
+    Slices {
+        /// The field's name on the wire.
+        field: &'static str,
+        /// What it held.
+        value: u32,
+    },
 }
 
 /// The most letters of a name: of a node, as Slurm has them, a device, a model, a release.
@@ -132,6 +150,11 @@ pub(super) fn fraction(field: &'static str, value: Option<f64>) -> Result<Option
 /// A moment, in seconds since 1970.
 pub(super) fn time(field: &'static str, seconds: f64) -> Result<UnixTime, InvalidField> {
     quantity(field, seconds).map(UnixTime::from_seconds)
+}
+
+/// A number of slices or instances.
+pub(super) fn slices(field: &'static str, value: u32) -> Result<u8, InvalidField> {
+    u8::try_from(value).map_err(|_| InvalidField::Slices { field, value })
 }
 
 /// How a device is shared.

@@ -5,6 +5,7 @@ use super::field::{self, InvalidField};
 use crate::v1 as wire;
 use pillion_core::device::{DeviceDescription, MigInstance, MigPlacement};
 use pillion_core::health::DeviceCondition;
+use pillion_core::mig::{Geometry, Size};
 use pillion_core::report::AgentHello;
 use pillion_core::setup::NodeSetup;
 use pillion_core::text::quoted;
@@ -37,7 +38,8 @@ pub enum InvalidHello {
 impl TryFrom<wire::Device> for DeviceDescription {
     type Error = InvalidDevice;
     fn try_from(wire: wire::Device) -> Result<Self, InvalidDevice> {
-        let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism, instances } = wire;
+        let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism, instances, mig_sizes } =
+            wire;
         let checked = || -> Result<Self, InvalidField> {
             Ok(Self {
                 index,
@@ -47,6 +49,7 @@ impl TryFrom<wire::Device> for DeviceDescription {
                 gres_type: GresType(field::name("gres_type", gres_type)?),
                 mechanism: field::mechanism(&mechanism)?,
                 instances: instances.map(checked_instances).transpose()?,
+                geometry: checked_geometry(mig_sizes)?,
             })
         };
         checked().map_err(|source| InvalidDevice { index, source })
@@ -55,7 +58,8 @@ impl TryFrom<wire::Device> for DeviceDescription {
 
 impl From<DeviceDescription> for wire::Device {
     fn from(device: DeviceDescription) -> Self {
-        let DeviceDescription { index, uuid, model, memory_bytes, gres_type, mechanism, instances } = device;
+        let DeviceDescription { index, uuid, model, memory_bytes, gres_type, mechanism, instances, geometry } =
+            device;
         Self {
             index,
             uuid: uuid.0,
@@ -66,6 +70,49 @@ impl From<DeviceDescription> for wire::Device {
             instances: instances.map(|instances| wire::MigInstances {
                 instances: instances.into_iter().map(wire::MigInstance::from).collect(),
             }),
+            mig_sizes: geometry
+                .map(Vec::from)
+                .unwrap_or_default()
+                .into_iter()
+                .map(wire::MigSize::from)
+                .collect(),
+        }
+    }
+}
+
+/// No size at all: the device is not to be cut.
+fn checked_geometry(sizes: Vec<wire::MigSize>) -> Result<Option<Geometry>, InvalidField> {
+    let sizes = field::few("mig_sizes", sizes, Geometry::SIZES_MAX)?;
+    if sizes.is_empty() {
+        return Ok(None);
+    }
+    let sizes = sizes.into_iter().map(checked_size).collect::<Result<_, _>>()?;
+    Ok(Some(Geometry::try_new(sizes)?))
+}
+
+fn checked_size(wire: wire::MigSize) -> Result<Size, InvalidField> {
+    let wire::MigSize { profile, memory_slices, starts, instances_max, memory_bytes, sm_count } = wire;
+    let starts = field::few("starts", starts, usize::from(Geometry::MEMORY_SLICES_MAX))?;
+    Ok(Size {
+        profile: profile.parse()?,
+        memory_slices: field::slices("memory_slices", memory_slices)?,
+        starts: starts.into_iter().map(|start| field::slices("starts", start)).collect::<Result<_, _>>()?,
+        instances_max: field::slices("instances_max", instances_max)?,
+        memory_bytes,
+        sm_count,
+    })
+}
+
+impl From<Size> for wire::MigSize {
+    fn from(size: Size) -> Self {
+        let Size { profile, memory_slices, starts, instances_max, memory_bytes, sm_count } = size;
+        Self {
+            profile: profile.to_string(),
+            memory_slices: memory_slices.into(),
+            starts: starts.into_iter().map(u32::from).collect(),
+            instances_max: instances_max.into(),
+            memory_bytes,
+            sm_count,
         }
     }
 }

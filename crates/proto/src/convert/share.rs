@@ -48,6 +48,7 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
         ccs_mode,
         memory_limit_bytes,
         shards,
+        mig_slot,
     } = wire;
     Ok(Share {
         decision_id: DecisionId(decision_id),
@@ -61,6 +62,7 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
                 .map(|mode| u8::try_from(mode).map_err(|_| InvalidSharing::Mode(mode)))
                 .transpose()?,
             memory_limit_bytes,
+            mig_slot: mig_slot.map(|slot| slot.parse()).transpose()?,
         })?,
         shards: checked_shards(shards)?,
     })
@@ -76,7 +78,8 @@ fn checked_shards(count: u32) -> Result<Shards, InvalidField> {
 impl From<Share> for wire::PrepareShare {
     fn from(share: Share) -> Self {
         let Share { decision_id, start, uid, gres_type, sharing, shards } = share;
-        let SharingColumns { mechanism: _, cap_fraction, ccs_mode, memory_limit_bytes } = sharing.into();
+        let SharingColumns { mechanism: _, cap_fraction, ccs_mode, memory_limit_bytes, mig_slot } =
+            sharing.into();
         Self {
             decision_id: decision_id.0,
             job_id: start.job_id.to_string(),
@@ -88,6 +91,7 @@ impl From<Share> for wire::PrepareShare {
             ccs_mode: ccs_mode.map(u32::from),
             memory_limit_bytes,
             shards: u32::from(shards.count()),
+            mig_slot: mig_slot.map(String::from),
         }
     }
 }

@@ -133,6 +133,7 @@ pub(crate) async fn remember_workloads(
                 node: node.clone(),
                 ended_at,
                 sums: Sums::default(),
+                use_beyond_fraction: None,
             };
             let stored = StoredProfile {
                 profile: profile(user, number),

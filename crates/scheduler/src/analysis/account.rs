@@ -33,6 +33,7 @@ pub fn run_account(
         node: run.node.clone(),
         ended_at: run.summary.ended_at,
         sums: sums(run, speed_fraction, solo_energy_joules),
+        use_beyond_fraction: None,
     }
 }
 

@@ -48,6 +48,8 @@ pub(super) struct Look {
     pub(super) excess: Option<Excess>,
     /// How far the compute units in use are beyond the sum of the profiles, or below it; `None`: nobody can say.
     pub(super) surplus: Option<f64>,
+    /// Whose it is taken to be: who is known least.
+    pub(super) newest: Option<JobStart>,
 }
 
 /// More than there should be.
@@ -63,8 +65,18 @@ pub(super) struct Excess {
 
 /// Holds a sample against the profiles of all who were there.
 pub(super) fn look(tenants: &[Seen<'_>], sample: &DeviceSeen) -> Look {
-    let surplus = surplus(tenants, sample);
-    Look { excess: memory(tenants, sample).or_else(|| activity(tenants, surplus?)), surplus }
+    let (surplus, newest) = (surplus(tenants, sample), newest(tenants));
+    let excess = memory(tenants, sample).or_else(|| activity(newest?, surplus?));
+    Look { excess, surplus, newest: newest.map(|tenant| tenant.member.plan.start) }
+}
+
+/// Who is known least, and of two the one that came last.
+fn newest<'a>(tenants: &[Seen<'a>]) -> Option<Seen<'a>> {
+    let newest = tenants.iter().min_by(|a, b| {
+        let started_last = b.started_seconds().total_cmp(&a.started_seconds());
+        a.run_count().cmp(&b.run_count()).then(started_last)
+    });
+    newest.copied()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "memory is far below 2^53 bytes")]
@@ -98,14 +110,10 @@ fn surplus(tenants: &[Seen<'_>], sample: &DeviceSeen) -> Option<f64> {
     Some(used - known?.iter().sum::<f64>().min(1.0))
 }
 
-fn activity(tenants: &[Seen<'_>], surplus: f64) -> Option<Excess> {
+fn activity(newest: Seen<'_>, surplus: f64) -> Option<Excess> {
     if surplus <= ACTIVITY_MARGIN {
         return None;
     }
-    let newest = tenants.iter().min_by(|a, b| {
-        let started_last = b.started_seconds().total_cmp(&a.started_seconds());
-        a.run_count().cmp(&b.run_count()).then(started_last)
-    })?;
     let plan = &newest.member.plan;
     Some(Excess {
         start: plan.start,

@@ -74,11 +74,8 @@ fn who_does_far_more_than_his_profile_says_is_seen() {
     assert_eq!(of(0.3, [GIB, 2 * GIB]), Some(UserId(1001)), "memory is read of each");
     assert_eq!(of(0.3, [2 * GIB, GIB]), Some(UserId(1000)));
     let blind = [Seen { profile: None, ..seen[0] }, seen[1]];
-    assert_eq!(
-        look(&blind, &sample_of(1.0, [GIB, GIB])),
-        Look { excess: None, surplus: None },
-        "of whom nothing is known, nothing is said"
-    );
+    let unknown = look(&blind, &sample_of(1.0, [GIB, GIB]));
+    assert_eq!((unknown.excess, unknown.surplus), (None, None), "of whom nothing is known, nothing is said");
     let dense = profile("alice/known", 30, 0.9);
     let full = [Seen { profile: Some(&dense.profile), ..seen[0] }, seen[1]];
     assert_eq!(look(&full, &sample_of(1.0, [GIB, GIB])).excess, None, "no device does more than all");
@@ -201,6 +198,26 @@ fn newcomers_of_another_user_answer_for_a_broken_promise() {
     };
     assert_eq!(of(Some(0.34)), [UserId(1001)], "neither who is known nor her own");
     assert_eq!((of(Some(0.8)), of(None)), (Vec::new(), Vec::new()), "the promise was 1.25");
+}
+
+/// A fifth of the device more than he is known for: too little to be called a cheat, and what he is charged for.
+#[tokio::test]
+async fn what_a_tenant_uses_beyond_his_profile_is_measured_over_his_whole_sharing() {
+    let world = World::new();
+    for seconds in 1..=29 {
+        world.sample(seconds, 0.51).await;
+    }
+    let use_beyond = |job: u32| {
+        let start = JobStart { job_id: SlurmJobId::plain(job), restart_count: 0 };
+        world.context.board().strains[&start].use_beyond()
+    };
+    assert_eq!(use_beyond(8), None, "too few samples");
+    for seconds in 30..=60 {
+        world.sample(seconds, 0.51).await;
+    }
+    assert!(use_beyond(8).is_some_and(|beyond| (beyond - 0.2).abs() < 1e-6), "{:?}", use_beyond(8));
+    assert_eq!(use_beyond(7), None, "hers is known better");
+    assert_eq!(world.debtors().await, []);
 }
 
 /// Under whatever name: the next job of the same user is planned alone, and says why; it is the users' and not the workload's.

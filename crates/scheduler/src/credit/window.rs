@@ -55,7 +55,7 @@ mod tests {
         let mut looks = surpluses.into_iter().enumerate();
         looks.find_map(|(index, surplus)| {
             let excess = (surplus > ACTIVITY_MARGIN).then(|| excess(8, Of::Activity));
-            let look = Look { excess, surplus: Some(surplus) };
+            let look = Look { excess, surplus: Some(surplus), newest: None };
             window.add(&look);
             look.excess.is_some_and(|excess| window.bears_out(&excess)).then_some(index + 1)
         })
@@ -98,7 +98,7 @@ mod tests {
             let mut window = Window::default();
             for job in jobs {
                 let excess = (*job > 0).then(|| excess(*job, Of::Memory));
-                window.add(&Look { excess, surplus: Some(-0.2) });
+                window.add(&Look { excess, surplus: Some(-0.2), newest: None });
             }
             window.bears_out(&excess(*jobs.last().unwrap(), Of::Memory))
         };

@@ -7,10 +7,10 @@ use crate::context::{Context, Settings};
 use crate::scan::{Scan, is_waiting};
 use pillion_store::{NewDecision, NewMember, StoreError, StoredProfile};
 use crate::tick_error::TickError;
-use crate::view::{Sources, TrialHistory, TrialSources, cluster_view};
+use crate::view::{Charged, Sources, TrialHistory, TrialSources, cluster_view};
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{JobStart, Revision, SlurmJobId, UserId, WorkloadKey};
-use pillion_pairing::{ClusterView, Explanation, Pairing, Plan, Reason, WaitingJob, plan};
+use pillion_core::{GresType, JobStart, NodeName, Revision, SlurmJobId, UserId, WorkloadKey};
+use pillion_pairing::{ClusterView, Explanation, FirstRun, Pairing, Plan, Reason, WaitingJob, plan};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
@@ -78,7 +78,7 @@ impl Engine {
         let decisions = context.store.active_decisions().await?;
         let profiles = context.store.profiles().await?;
         let drains = context.store.drains().await?;
-        let owed = self.owed().await?;
+        let (owed, charged) = (self.owed().await?, self.charged().await?);
         let agents = context.agents.all();
         let history = self.history().await?;
         let board = context.board();
@@ -93,6 +93,7 @@ impl Engine {
             profiles: &profiles,
             policy: &context.settings.policy,
             owed: &owed,
+            charged: &charged,
             amiss: &board.amiss,
             first_runs: &board.first_runs,
             alone_devices_max: context.settings.alone_devices_max,
@@ -100,7 +101,9 @@ impl Engine {
             trials: history.as_deref().map(|history| TrialSources {
                 pace: &context.settings.pace,
                 speeds: &board.speeds,
+                watched: &board.watched,
                 steadfast: &board.steadfast,
+                is_parting_unsafe: board.is_parting_unsafe,
                 history,
             }),
         });
@@ -120,6 +123,14 @@ impl Engine {
             .map(|one| (one.uid, credit_runs.saturating_sub(one.runs_alone)))
             .filter(|(_, runs)| *runs > 0)
             .collect())
+    }
+
+    /// What jobs are booked with beyond their profiles, where the site books by use.
+    async fn charged(&self) -> Result<Charged, TickError> {
+        if !self.context.settings.books_by_use {
+            return Ok(Charged::default());
+        }
+        Ok(self.context.store.charges().await?.into_iter().collect())
     }
 
     /// Plans on the view of now without committing, for `pillion plan --live`.
@@ -282,17 +293,29 @@ fn reason_counts(left: &[Explanation]) -> BTreeMap<Reason, u64> {
 struct Known<'a> {
     waiting: BTreeMap<JobStart, &'a WaitingJob>,
     profiles: BTreeMap<(&'a WorkloadKey, &'a str), &'a WorkloadProfile>,
+    first_runs: BTreeMap<(&'a NodeName, &'a GresType), &'a FirstRun>,
 }
 
 impl<'a> Known<'a> {
     fn new(view: &'a ClusterView, profiles: &'a [StoredProfile]) -> Self {
         let profiles = profiles.iter().map(|stored| &stored.profile);
+        let first_runs = view.devices.iter().filter_map(|device| {
+            let first = device.tenants.iter().find_map(|tenant| tenant.first_run.as_deref())?;
+            Some(((&device.node, &device.gres_type), first))
+        });
         Self {
             waiting: view.waiting.iter().map(|job| (job.start, job)).collect(),
             profiles: profiles
                 .map(|profile| ((&profile.workload, profile.device_model.as_str()), profile))
                 .collect(),
+            first_runs: first_runs.collect(),
         }
+    }
+
+    /// What was seen of the first run that runs where this pairing goes.
+    fn first_run_on(&self, pairing: &Pairing) -> Option<Box<FirstRun>> {
+        let first = self.first_runs.get(&(&pairing.node, &pairing.gres_type))?;
+        Some(Box::new(FirstRun::clone(first)))
     }
 }
 
@@ -321,6 +344,10 @@ fn new_decision(pairing: &Pairing, known: &Known<'_>) -> NewDecision {
         joins: pairing.joins,
         gain: pairing.gain,
         trial: pairing.trial,
+        first_run: pairing.joins.and_then(|_| known.first_run_on(pairing)),
         members: members.collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,9 @@ impl Engine {
         }
         let mut history = TrialHistory::clone(&known);
         history.learn(&new);
+        // What was measured to the end counts for more than what the watch saw before.
+        let measured = TrialHistory::combinations(&new);
+        self.context.board_mut().watched.retain(|key, _| !measured.contains(key));
         let history = Arc::new(history);
         *self.history.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&history);
         Ok(Some(history))

@@ -5,7 +5,7 @@
 
 use crate::context::Context;
 use crate::scan::Scan;
-use pillion_store::{Decision, Event, Requeue};
+use pillion_store::{Decision, Event, Requeue, RequeueCause};
 use crate::tick_error::TickError;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
@@ -42,6 +42,8 @@ enum Hold {
     },
     Answered {
         node: NodeName,
+        /// Why it is not held, and its end may take its neighbours along; `None`: it does not.
+        harm: Option<String>,
     },
     /// Slurm was asked. It is not held again, whatever came of that.
     Over {
@@ -52,7 +54,7 @@ enum Hold {
 impl Hold {
     const fn node(&self) -> &NodeName {
         match self {
-            Self::Asked { node, .. } | Self::Answered { node } | Self::Over { node } => node,
+            Self::Asked { node, .. } | Self::Answered { node, .. } | Self::Over { node } => node,
         }
     }
 }
@@ -64,6 +66,16 @@ pub(super) enum Answer {
     Refused,
     /// It may have been taken.
     Lost,
+}
+
+/// Whether Slurm may be asked now to end a start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ready {
+    Now,
+    /// Its agent was asked, or is away.
+    NotYet,
+    /// Why its end could take its neighbours along.
+    Never(String),
 }
 
 /// What is known of starts that are being ended, until a restart.
@@ -148,29 +160,37 @@ impl Endings {
     }
 
     /// Whether Slurm may be asked now to end the start of this requeue: it is held, or cannot be. Otherwise its agent was asked.
-    pub(super) fn is_ready(&self, context: &Context, requeue: &Requeue, decisions: &[Decision]) -> bool {
+    /// What an operator orders is done all the same; a guest that goes back for the sake of the others must not take them along.
+    pub(super) fn ready(&self, context: &Context, requeue: &Requeue, decisions: &[Decision]) -> Ready {
+        let is_ordered = requeue.cause != RequeueCause::SentBack;
+        let unheard = if is_ordered { Ready::Now } else { Ready::NotYet };
         let (start, now, mut state) = (requeue.start, context.now(), self.lock());
         match state.holds.get(&start) {
             Some(Hold::Asked { at, .. }) => {
                 let waited = now.seconds() - at.seconds();
                 // A clock that was set back is no reason to wait longer.
-                !(0.0..ANSWER_SECONDS).contains(&waited)
+                if (0.0..ANSWER_SECONDS).contains(&waited) { Ready::NotYet } else { unheard }
             }
-            Some(Hold::Answered { .. } | Hold::Over { .. }) => true,
+            Some(Hold::Answered { harm: Some(why), .. }) if !is_ordered => Ready::Never(why.clone()),
+            Some(Hold::Answered { .. }) => Ready::Now,
+            // It goes on, and is not held once more.
+            Some(Hold::Over { .. }) => unheard,
             None => {
-                let Some(Tenant { node, .. }) = tenants(decisions).remove(&start) else { return true };
-                let is_sent = context.agents.send(&node, ToAgent::End { start, order: EndOrder::Hold });
-                if is_sent {
-                    state.holds.insert(start, Hold::Asked { node, at: now });
+                let Some(Tenant { node, .. }) = tenants(decisions).remove(&start) else { return Ready::Now };
+                if !context.agents.send(&node, ToAgent::End { start, order: EndOrder::Hold }) {
+                    return unheard;
                 }
-                !is_sent
+                state.holds.insert(start, Hold::Asked { node, at: now });
+                Ready::NotYet
             }
         }
     }
 
     /// An agent that has come anew knows nothing of what it was told before.
     pub fn agent_came(&self, node: &NodeName) {
-        self.lock().told.retain(|_, (told, _)| told != node);
+        let mut state = self.lock();
+        state.told.retain(|_, (told, _)| told != node);
+        state.holds.retain(|_, hold| !matches!(hold, Hold::Asked { node: asked, .. } if asked == node));
     }
 
     /// What Slurm said, for whoever was asked to hold this start.
@@ -196,10 +216,10 @@ impl Endings {
     fn heard(&self, context: &Context, node: &NodeName, result: &EndResult) -> Option<u32> {
         let (start, mut state) = (result.start, self.lock());
         match &result.outcome {
-            EndOutcome::Held | EndOutcome::NotHeld(_) => {
+            EndOutcome::Held | EndOutcome::NotHeld { .. } => {
                 let asked = state.holds.get_mut(&start);
                 if let Some(hold @ Hold::Asked { .. }) = asked.filter(|hold| hold.node() == node) {
-                    *hold = Hold::Answered { node: node.clone() };
+                    *hold = Hold::Answered { node: node.clone(), harm: harm(&result.outcome) };
                     context.nudges.requeue.notify_one();
                 }
                 None
@@ -231,6 +251,14 @@ impl Endings {
         info!(start = %result.start, %node, count, "clients ended through their daemon");
         context.tally.event(&kind);
         Ok(context.store.record_event(&Event { at, kind, job_id, node: Some(node.clone()), detail }).await?)
+    }
+}
+
+/// Why the end of a start that is not held may take its neighbours along: SIGTERM comes before its clients can leave.
+fn harm(outcome: &EndOutcome) -> Option<String> {
+    match outcome {
+        EndOutcome::NotHeld { why, outlasts_sigterm: false } => Some(why.clone()),
+        _ => None,
     }
 }
 

@@ -7,7 +7,7 @@
 //! pin for good, so it is not requeued.
 
 use crate::context::Context;
-use crate::failure::ending::Answer;
+use crate::failure::ending::{Answer, Ready};
 use crate::scan::{Scan, mark_of, workload_of};
 use crate::step::predates;
 use pillion_store::{Decision, Event, Requeue, RequeueCause, RequeueOutcome};
@@ -19,7 +19,7 @@ use pillion_core::{JobStart, SlurmJobId, UnixTime, WorkloadKey, report};
 use pillion_slurm::{Ending, Job, JobState, Requeued, SlurmError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use tracing::info;
+use tracing::{info, warn};
 
 /// How old the ground for sending a guest back may be.
 const SENT_BACK_AGE_SECONDS_MAX: f64 = 120.0;
@@ -73,16 +73,36 @@ impl Requeuer {
     async fn drive(&self, requeue: &Requeue, scan: &Scan, decisions: &[Decision]) -> Result<(), TickError> {
         let asked = self.lock().get(&requeue.start.job_id).cloned();
         match next(requeue, scan, decisions, asked.as_ref()) {
-            Next::Ask if self.is_ready(requeue, decisions) => self.ask(requeue).await,
-            Next::Ask | Next::Wait => Ok(()),
+            Next::Ask => match self.ready(requeue, decisions) {
+                Ready::Now => self.ask(requeue).await,
+                Ready::NotYet => Ok(()),
+                Ready::Never(why) => self.spare(requeue, &why).await,
+            },
+            Next::Wait => Ok(()),
             Next::Settle(outcome, detail) => self.settle(requeue, outcome, detail).await,
         }
     }
 
     /// A tenant beside others stands still first, so that its clients can be ended before signals come.
-    fn is_ready(&self, requeue: &Requeue, decisions: &[Decision]) -> bool {
+    fn ready(&self, requeue: &Requeue, decisions: &[Decision]) -> Ready {
         let context = &self.context;
-        !requeue.cause.ends_the_job() || context.endings.is_ready(context, requeue, decisions)
+        if !requeue.cause.ends_the_job() {
+            return Ready::Now;
+        }
+        context.endings.ready(context, requeue, decisions)
+    }
+
+    /// A guest whose end could harm those for whose sake it goes back stays. So would the next one: no more is begun that ends so.
+    async fn spare(&self, requeue: &Requeue, why: &str) -> Result<(), TickError> {
+        let is_first = !std::mem::replace(&mut self.context.board_mut().is_parting_unsafe, true);
+        if is_first {
+            warn!(start = %requeue.start, node = %requeue.node, why, "a guest cannot leave without harm to its neighbours: nobody is tried \
+                and no first run is joined until the scheduler is started again (ProctrackType=proctrack/cgroup is what it takes)");
+        }
+        let detail = format!(
+            "it is not started again: its end could take its neighbours along, for it cannot be held: {why}"
+        );
+        self.settle(requeue, RequeueOutcome::Refused, detail).await
     }
 
     async fn ask(&self, requeue: &Requeue) -> Result<(), TickError> {

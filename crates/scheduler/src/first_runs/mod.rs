@@ -1,6 +1,7 @@
 //! Measures first runs while they run: what the engine has to know of a workload that nobody has seen before somebody may
 //! join it (docs/decisions/0016-first-runs-as-hosts.md). Decides nothing: the rule is `pillion_pairing`'s. What is seen is kept
-//! in memory only: a scheduler that is started again measures anew, and until then nobody joins.
+//! in memory only: a scheduler that is started again measures anew, and until then nobody joins. Of one that was joined it stands in
+//! the joiner's decision.
 //!
 //! ```text
 //! what agents saw ─► so_far (pure): blocks of seconds ─► FirstRun on the board ─► view ─► engine
@@ -12,7 +13,7 @@ use crate::context::{Context, FirstRunSeen};
 use pillion_store::{Decision, Member};
 use pillion_core::decision::MemberState;
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
-use pillion_pairing::{FirstRuns as Rule, Role, may_join_first_run};
+use pillion_pairing::{FirstRun, FirstRuns as Rule, Role, may_join_first_run};
 use so_far::SoFar;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,7 +37,8 @@ impl FirstRuns {
     pub fn tick(&self) {
         let context = &self.context;
         let policy = &context.settings.policy;
-        if policy.first_runs == Rule::Alone || !context.is_leading() {
+        let is_wanted = policy.first_runs == Rule::Host && !context.board().is_parting_unsafe;
+        if !is_wanted || !context.is_leading() {
             self.lock().clear();
             context.board_mut().first_runs.clear();
             return;
@@ -46,6 +48,7 @@ impl FirstRuns {
         let starts: BTreeSet<JobStart> = running.iter().map(|(_, (_, member))| member.plan.start).collect();
         self.lock().retain(|start, _| starts.contains(start));
         context.board_mut().first_runs.retain(|start, _| starts.contains(start));
+        self.remember_joined(&active);
         let samples = context.agents.samples_of(running.keys().map(|(node, gres_type)| (node, gres_type)));
         for (place, sample) in &samples {
             let (decision, member) = running[place];
@@ -73,6 +76,14 @@ impl FirstRuns {
         }
     }
 
+    /// Of whom others have joined, what was seen before stands in their decision: whoever begins to lead reads it there.
+    fn remember_joined(&self, active: &[Decision]) {
+        let mut board = self.context.board_mut();
+        for (start, joined) in joined_first_runs(active) {
+            board.first_runs.entry(start).or_insert_with(|| Arc::new(joined));
+        }
+    }
+
     fn joinable_since(&self, start: JobStart) -> Option<UnixTime> {
         self.context.board().first_runs.get(&start).and_then(|seen| seen.joinable_since)
     }
@@ -86,6 +97,20 @@ impl FirstRuns {
 pub(crate) fn is_first_run(member: &Member) -> bool {
     let plan = &member.plan;
     plan.role == Role::Host && plan.memory_bytes.is_none() && plan.estimate.is_none()
+}
+
+/// First runs beside which others run, with what was seen before these came.
+fn joined_first_runs(active: &[Decision]) -> impl Iterator<Item = (JobStart, FirstRunSeen)> {
+    let is_there = |member: &&Member| member.state == MemberState::Running;
+    let joined =
+        active.iter().filter(move |decision| decision.members.iter().any(|member| is_there(&member)));
+    joined.filter_map(move |decision| {
+        let first = FirstRun::clone(decision.first_run.as_deref()?);
+        let here = active.iter().filter(|other| other.group == decision.group);
+        let host =
+            here.flat_map(|other| &other.members).filter(is_there).find(|member| is_first_run(member))?;
+        Some((host.plan.start, FirstRunSeen { first, joinable_since: Some(decision.created_at) }))
+    })
 }
 
 /// First runs that have their device to themselves, by where they run. Whoever was joined is measured no more: what was seen

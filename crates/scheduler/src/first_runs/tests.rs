@@ -187,6 +187,27 @@ fn the_board_says_since_when_it_may_be_joined_and_forgets_it_when_it_is_over() {
 }
 
 #[test]
+fn of_one_that_was_joined_the_joiners_decision_remembers_what_was_seen() {
+    let world = World::new(host_policy());
+    let first = FirstRun::unseen(WorkloadKey::new("alice/new"), "h100");
+    let joined = |state| {
+        let guest = Member { state, ..running(8, Role::Joiner, Some(GIB)) };
+        let joined = Decision { first_run: Some(Box::new(first.clone())), ..decision(&guest) };
+        Arc::new(vec![decision(&running(7, Role::Host, None)), joined])
+    };
+    for (state, is_known) in [(MemberState::Released, false), (MemberState::Running, true)] {
+        world.context.board_mut().active = joined(state);
+        world.first_runs.tick();
+        let board = world.context.board();
+        assert_eq!(
+            board.first_runs.get(&start(7)).map(|seen| &seen.first),
+            is_known.then_some(&first),
+            "{state:?}"
+        );
+    }
+}
+
+#[test]
 fn where_first_runs_are_alone_nothing_is_kept() {
     let world = World::new(Policy::default());
     for second in (0..400).step_by(2) {

@@ -297,6 +297,7 @@ fn tenant_row(tenant: &Tenant, caller: Caller) -> api::Tenant {
         shards: u32::from(tenant.shards.count()),
         predicted_speed_fraction: tenant.speed_fraction.filter(|_| is_visible),
         started_at_seconds: tenant.started_at.map(UnixTime::seconds),
+        mig_slot: tenant.sharing.mig_slot().map(String::from),
     }
 }
 

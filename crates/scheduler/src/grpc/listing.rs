@@ -66,6 +66,7 @@ pub(super) fn member(member: &Member, users: &BTreeMap<SlurmJobId, String>, call
             state: member.state.to_string(),
             cap_fraction: plan.sharing.cap().map(f64::from),
             ccs_mode: plan.sharing.ccs_mode().map(u32::from),
+            mig_slot: plan.sharing.mig_slot().map(String::from),
             shards: u32::from(plan.shards.count()),
             ..api::Member::default()
         };
@@ -79,6 +80,7 @@ pub(super) fn member(member: &Member, users: &BTreeMap<SlurmJobId, String>, call
         state: member.state.to_string(),
         cap_fraction: plan.sharing.cap().map(f64::from),
         ccs_mode: plan.sharing.ccs_mode().map(u32::from),
+        mig_slot: plan.sharing.mig_slot().map(String::from),
         shards: u32::from(plan.shards.count()),
         memory_limit_bytes: plan.sharing.memory_limit_bytes(),
         predicted_speed_fraction: plan.estimate.as_ref().map(|estimate| estimate.speed_fraction),

@@ -7,7 +7,6 @@ use super::guest::{Case, Rest, Stays, Word, guest, stays};
 use super::{is_trial, sent};
 use crate::context::Context;
 use crate::credit::Place;
-use crate::credit::strain::Strain;
 use crate::failure::requeue::comes_back_alone;
 use crate::scan::Scan;
 use pillion_store::{Decision, Event, Member};
@@ -69,8 +68,8 @@ pub(super) async fn see_to(context: &Context, shared: &Shared<'_>) -> Result<Vec
     Ok(told)
 }
 
-/// Intends that the guest is started again; gives why it stays all the same. `on_word_of`: another user's job, whose counter alone
-/// says so.
+/// Intends that the guest is started again; gives why it stays all the same. `on_word_of`: another user's job, whose own doing it may
+/// be.
 async fn send_back(
     context: &Context,
     shared: &Shared<'_>,
@@ -138,12 +137,15 @@ fn case(
 ) -> Case {
     let slowed = member_of(shared, *start).unwrap_or(guest);
     let runs = |member: &Member| shared.sharing.tenant(member.plan.start).map_or(0, Followed::run_count);
-    let strained = context.board().strains.get(&guest.plan.start).is_some_and(Strain::bears_out);
+    let strain =
+        context.board().strains.get(&guest.plan.start).filter(|_| runs(guest) < runs(slowed)).copied();
+    let is_likely =
+        strain.is_some_and(|strain| strain.bears_out()) || is_of_first_run(context, slowed, estimate);
     let word = if slowed.plan.uid == guest.plan.uid {
         Word::Own
-    } else if strained && runs(guest) < runs(slowed) {
+    } else if strain.is_some_and(|strain| strain.is_by_memory()) {
         Word::BorneOut
-    } else if is_believed(context, slowed, estimate) {
+    } else if is_likely && is_believed_again(context, slowed) {
         Word::Believed
     } else {
         Word::OfAnother
@@ -162,16 +164,19 @@ fn member_of<'a>(shared: &Shared<'a>, start: JobStart) -> Option<&'a Member> {
     shared.tenants.iter().map(|(_, member)| *member).find(|member| member.plan.start == start)
 }
 
-/// Whether the word of a first run's user is enough to send another's job away. A guest came to it by minutes of measurement, and
-/// nothing else could show that its promise breaks; so it is taken at the first reading, when a guest loses minutes at most,
-/// and of one user once an hour: whoever makes it up harms one job a little, and gains a device that he had to himself before.
-fn is_believed(context: &Context, slowed: &Member, estimate: &Estimate) -> bool {
-    let board = context.board();
+/// Whether this is the word of a first run's user, in time. A guest came to it by minutes of measurement, and nothing else could
+/// show that its promise breaks; so it is taken at the first reading, when a guest loses minutes at most.
+fn is_of_first_run(context: &Context, slowed: &Member, estimate: &Estimate) -> bool {
     let is_first_reading = estimate.seconds < context.settings.pace.steady_seconds;
+    context.board().first_runs.contains_key(&slowed.plan.start) && is_first_reading
+}
+
+/// Whether nobody of another user was sent away a moment ago for what may be this user's own doing: his counter, and compute units,
+/// of which the device tells but the sum. Who makes that up harms one job a little, once an hour.
+fn is_believed_again(context: &Context, slowed: &Member) -> bool {
+    let board = context.board();
     let believed_at = board.believed.get(&slowed.plan.uid);
-    board.first_runs.contains_key(&slowed.plan.start)
-        && is_first_reading
-        && believed_at.is_none_or(|at| context.now().seconds_since(*at) >= BELIEVED_AGAIN_SECONDS)
+    believed_at.is_none_or(|at| context.now().seconds_since(*at) >= BELIEVED_AGAIN_SECONDS)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "time limits are far below 2^53 seconds")]

@@ -45,7 +45,7 @@ impl fmt::Display for Stays {
         f.write_str(match self {
             Self::NoCounter => "only the activity of the whole GPU tells it, which is a rough word",
             Self::WordOfAnother => {
-                "a counter of another user tells it, and nothing that was measured beside it bears it out"
+                "a counter of another user tells it, and nothing that was measured of this job itself bears it out"
             }
             Self::NoRequeue => "it was submitted with --no-requeue",
             Self::Overwritten => "its AdminComment was overwritten, and with it what it had asked for",
@@ -87,10 +87,10 @@ impl Rest {
 pub(super) enum Word {
     /// The one whose promise it is and the guest are one user's.
     Own,
-    /// What agents measured of the guest, or of its device while it was there, says that it is not as it was known; and it is
-    /// known less than the other.
+    /// The guest holds more memory than it was let in with, and it is known less than the other.
     BorneOut,
-    /// Another user's alone, of a first run, and it is believed this once (`act::is_believed`).
+    /// Another user's: of a first run, or with compute units in use that may be his own doing. It is believed, once an hour
+    /// (`act::is_believed_again`).
     Believed,
     /// Another user's alone.
     OfAnother,

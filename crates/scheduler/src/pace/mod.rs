@@ -17,8 +17,10 @@ mod sent;
 
 use crate::context::Context;
 use crate::credit::{Place, by_workload, shared_devices};
+use crate::first_runs::is_first_run;
 use pillion_store::{Decision, Member};
 use crate::tick_error::TickError;
+use crate::view::Watched;
 use act::{Shared, see_to};
 use follow::{Readings, Sharing, Told};
 use pillion_config::Watch;
@@ -26,6 +28,7 @@ use pillion_core::JobStart;
 use pillion_core::profile::WorkloadProfile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tracing::info;
 
 /// How the speed of tenants is followed, and what is done.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,6 +94,9 @@ impl Pace {
         let active = Arc::clone(&context.board().active);
         let shared = shared_devices(&active);
         self.forget(&shared);
+        if !context.is_leading() {
+            context.board_mut().watched.clear();
+        }
         if shared.is_empty() || !context.is_leading() || context.settings.pace.is_off() {
             return Ok(());
         }
@@ -102,7 +108,7 @@ impl Pace {
                 sharing.observe(sample, &readings);
             }
         }
-        self.tell_speeds();
+        self.tell_speeds(&shared, &active);
         self.see_to_all(&shared).await
     }
 
@@ -116,10 +122,17 @@ impl Pace {
     }
 
     /// How fast those go that were all judged by their counters: what came of trials.
-    fn tell_speeds(&self) {
-        let sharings = self.lock();
+    fn tell_speeds(&self, shared: &Tenants<'_>, active: &[Decision]) {
+        let (now, sharings) = (self.context.now(), self.lock());
         let told = sharings.iter().filter_map(|(place, sharing)| Some((place.clone(), sharing.speeds()?)));
-        self.context.board_mut().speeds = told.collect();
+        let told: BTreeMap<Place, BTreeMap<JobStart, f64>> = told.collect();
+        let seen = told.iter().filter_map(|(place, speeds)| Watched::of(shared.get(place)?, speeds, now));
+        let members = active.iter().flat_map(|decision| &decision.members);
+        let running: BTreeSet<JobStart> = members.map(|member| member.plan.start).collect();
+        let mut board = self.context.board_mut();
+        board.watched.extend(seen.map(|watched| (watched.combination(), watched)));
+        board.watched.retain(|_, watched| watched.is_needed(&running, now));
+        board.speeds = told;
     }
 
     /// Begins to follow who is new, against what is known of everybody now.
@@ -136,7 +149,7 @@ impl Pace {
         let readings = self.context.settings.pace.readings();
         for place in new {
             let so_far: Vec<Option<WorkloadProfile>> =
-                shared[place].iter().map(|(_, member)| self.so_far(member.plan.start)).collect();
+                shared[place].iter().map(|(_, member)| self.so_far(member, &shared[place])).collect();
             let known = shared[place].iter().zip(&so_far).map(|((decision, member), so_far)| {
                 let stored = profiles.get(&(&member.plan.workload, decision.device_model.as_str()));
                 (*member, stored.copied().or(so_far.as_ref()))
@@ -149,9 +162,12 @@ impl Pace {
 
     /// What a first run did before it was joined. It is held against itself: its speed alone is off by no more than it went up
     /// and down by itself, and not by what runs differ.
-    fn so_far(&self, start: JobStart) -> Option<WorkloadProfile> {
+    fn so_far(&self, member: &Member, company: &[(&Decision, &Member)]) -> Option<WorkloadProfile> {
         let board = self.context.board();
-        let first = &board.first_runs.get(&start)?.first;
+        let seen = board.first_runs.get(&member.plan.start).map(|seen| &seen.first);
+        // A scheduler that was started again has it from the decision of whoever joined.
+        let joined = || company.iter().find_map(|(decision, _)| decision.first_run.as_deref());
+        let first = seen.or_else(|| joined().filter(|_| is_first_run(member)))?;
         Some(WorkloadProfile { duration_variation_fraction: first.drift_fraction, ..first.profile.clone() })
     }
 
@@ -180,6 +196,11 @@ impl Pace {
 
     fn settle(&self, place: &Place, told: Vec<Told>) {
         if let Some(sharing) = self.lock().get_mut(place) {
+            if let Some(speeds) = sharing.speeds() {
+                let speeds: Vec<String> =
+                    speeds.iter().map(|(start, speed)| format!("{start}: {speed:.2}")).collect();
+                info!(node = %place.0, device = %place.1, speeds = speeds.join(", "), "how fast they go together");
+            }
             sharing.is_settled = true;
             sharing.told.extend(told);
         }

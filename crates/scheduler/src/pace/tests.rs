@@ -328,6 +328,27 @@ async fn another_users_counter_counts_where_what_was_measured_bears_it_out() {
     }
 }
 
+/// Compute units are the device's: a user who is known to be light, does more himself and writes his counter slower would have one
+/// guest after the other sent away. Once an hour, then. Memory is read of each, and may be told as often as it is so.
+#[tokio::test]
+async fn what_may_be_ones_own_doing_sends_others_away_once_an_hour() {
+    let newcomer = Is { uid: 1001, run_count: 1, ..PLAIN };
+    let beyond = Strain::beyond(DecisionId(1));
+    for (strain, since_seconds, is_sent) in
+        [(beyond, 3_000, false), (beyond, 4_000, true), (Strain::of_memory(DecisionId(1)), 3_000, true)]
+    {
+        let mut world = World::new(Watch::Act, &[PLAIN, newcomer]);
+        world.context.board_mut().believed.insert(UserId(1000), at(NOW - since_seconds));
+        world.context.board_mut().strains.insert(world.start(1), strain);
+        world.pass_for(80, &SLOWED).await;
+        assert_eq!(!world.intended().await.is_empty(), is_sent, "{strain:?} {since_seconds} s later");
+    }
+    let mut world = World::new(Watch::Act, &[PLAIN, newcomer]);
+    world.context.board_mut().strains.insert(world.start(1), beyond);
+    world.pass_for(80, &SLOWED).await;
+    assert_eq!(world.context.board().believed.keys().collect::<Vec<_>>(), [&UserId(1000)], "it counts");
+}
+
 #[tokio::test]
 async fn a_job_that_was_started_again_before_stays() {
     let mut world = World::new(Watch::Act, &[PLAIN, PLAIN]);
@@ -449,4 +470,17 @@ async fn nobody_is_sent_back_who_should_not_be() {
     // Whose clock was set back seems faster for a while: nobody is sent away for that, and he is judged again in ten minutes.
     let is_in_time = sent_count * 10 >= broken_count * 9 && sent_count > 50;
     assert!(is_in_time, "{sent_count} of {broken_count} went back");
+}
+
+/// The host may run for days, and nobody has measured to its end what it was like beside the one that went back.
+#[tokio::test]
+async fn what_was_seen_of_two_is_remembered_when_one_of_them_has_gone() {
+    let mut world = World::new(Watch::Act, &[PLAIN, PLAIN]);
+    world.is_trial = true;
+    world.let_in(2);
+    world.pass_for(80, &SLOWED).await;
+    assert_eq!(world.context.board().watched.len(), 1);
+    world.let_in(1);
+    world.pass_for(2_000, &[Some(1.0)]).await;
+    assert_eq!(world.context.board().watched.len(), 1, "the host runs still");
 }

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::credit::culprits;
 use crate::credit::strain::Strain;
 use crate::first_runs::is_first_run;
-use pillion_store::{Event, Lesson, MeasuredRun, Member, StoredProfile};
+use pillion_store::{Event, Lesson, MeasuredRun, Member, RunAccount, StoredProfile};
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::family::family_of;
@@ -96,13 +96,46 @@ impl Profile {
             self.find_family(&mut updated.profile).await?;
         }
         self.call_to_account(run, speed, &profiles).await?;
-        let account = run_account(run, speed, solo_energy_joules);
+        let use_beyond_fraction = self.use_beyond(run);
+        let account = RunAccount { use_beyond_fraction, ..run_account(run, speed, solo_energy_joules) };
         let (start, gres_type) = (run.summary.start, &run.summary.gres_type);
         store.profile_run(start, gres_type, &account, &lesson, updated.as_ref()).await?;
+        self.tell_use_beyond(run, &account).await?;
         self.context.tally.ran(&account.sums, shared_device_seconds(&run.summary));
         if updated.is_some() {
             self.context.nudges.engine.notify_one();
         }
+        Ok(())
+    }
+
+    /// What a run used beyond its profile, where the site books the next ones by that. It is measured by whoever leads, in memory:
+    /// of what no scheduler saw nothing is charged.
+    fn use_beyond(&self, run: &MeasuredRun) -> Option<f64> {
+        let is_wanted = self.context.settings.books_by_use && run.decision.is_some();
+        self.context
+            .board()
+            .strains
+            .get(&run.summary.start)
+            .filter(|_| is_wanted)
+            .and_then(Strain::use_beyond)
+    }
+
+    /// Told without how much: that would tell of the neighbours.
+    async fn tell_use_beyond(&self, run: &MeasuredRun, account: &RunAccount) -> Result<(), TickError> {
+        if account.use_beyond_fraction.is_none_or(|beyond| beyond <= 0.0) {
+            return Ok(());
+        }
+        let event = Event {
+            at: self.context.now(),
+            kind: EventKind::UseExceeded,
+            job_id: Some(run.summary.start.job_id),
+            node: Some(run.node.clone()),
+            detail: "it used more of its device than its workload was known for; the next runs are booked with more shards"
+                .to_owned(),
+        };
+        self.context.store.record_event(&event).await?;
+        self.context.tally.event(&EventKind::UseExceeded);
+        self.context.nudges.engine.notify_one();
         Ok(())
     }
 

@@ -41,7 +41,12 @@ pub(super) async fn observe(
     profiles: &[StoredProfile],
 ) -> Result<Option<NewObservation>, StoreError> {
     let (Some(decision), Some(own)) = (&run.decision, run.own_member()) else { return Ok(None) };
-    if run.summary.neighbours.is_empty() || !has_launched(store, run.summary.start, decision).await? {
+    // In an instance nobody met anybody: what its neighbours were says nothing.
+    let is_walled = own.plan.sharing.mechanism().has_instances();
+    if is_walled
+        || run.summary.neighbours.is_empty()
+        || !has_launched(store, run.summary.start, decision).await?
+    {
         return Ok(None);
     }
     let mut neighbours = Vec::new();

@@ -150,6 +150,7 @@ impl World {
             node: NodeName::new("n1"),
             ended_at: at(NOW),
             sums: Sums::default(),
+            use_beyond_fraction: None,
         };
         self.store
             .profile_run(start, &GresType::new("g1"), &account, &LessonKind::Alone.into(), Some(&stored))
@@ -246,6 +247,8 @@ fn view() -> ClusterView {
         memory_bytes_declared: None,
         solo_cap: None,
         owes_runs: 0,
+        use_beyond_fraction: 0.0,
+        isolation: pillion_core::isolation::Isolation::Shared,
         gpu_type: None,
         cpus: 1,
         memory_mib: 1,

@@ -1,13 +1,16 @@
 //! Makes the engine's snapshot from the last scan, the active decisions, the agents and the profiles: pure.
 
+mod charged;
 mod order;
 mod request;
 mod sources;
 mod trials;
 
+pub use charged::Charged;
 pub use request::gpu_type_names;
 pub use sources::{Sources, TrialSources};
-pub use trials::TrialHistory;
+pub(crate) use trials::Combination;
+pub use trials::{TrialHistory, Watched};
 
 use crate::device_status::closed;
 use crate::first_runs::is_first_run;
@@ -16,6 +19,7 @@ use pillion_store::{Decision, Member};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::invariant::Violation;
+use pillion_core::isolation::Isolation;
 use pillion_core::{GresType, NodeName, SlurmJobId};
 use pillion_pairing::{
     AloneClaim, ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, Tenant, WaitingJob, known,
@@ -184,6 +188,8 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, sources: Sou
         memory_bytes: plan.memory_bytes,
         time_limit_at: after_start(job.and_then(|job| job.time_limit_seconds).map(seconds)),
         expected_end_at: after_start(solo.map(|solo| solo / speed)),
+        // Whoever's mark cannot be read any more wanted a wall, as far as anybody knows.
+        isolation: job.and_then(mark_of).map_or(Isolation::Hard, |mark| mark.isolation),
         first_run: first_run(decision, member, book, sources).map(Box::new),
     }
 }
@@ -239,18 +245,21 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
             held = Some(format!("its array runs at most {throttle} at once"));
         }
     }
+    let workload = workload_of(job, mark);
     Some(WaitingJob {
         start: job.start(),
         uid: job.uid,
         account: job.account.clone(),
         partition: job.partition.clone(),
-        workload: workload_of(job, mark),
+        use_beyond_fraction: sources.charged.beyond_fraction(job.uid, &workload),
+        workload,
         submitted_at: job.submitted_at,
         starts_alone_at: job.eligible_at.unwrap_or(sources.scan.at),
         slowdown_ratio_max: mark.slowdown_ratio_max.map_or(sources.policy.slowdown_ratio_max, promise),
         memory_bytes_declared: mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
         solo_cap: mark.cap,
         owes_runs: sources.owed.get(&job.uid).copied().unwrap_or(0),
+        isolation: mark.isolation,
         gpu_type: asked_gpu_type(&mark.original_gres),
         cpus: job.cpus,
         memory_mib: job.memory_mib,

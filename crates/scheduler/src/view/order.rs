@@ -7,8 +7,9 @@ use super::request::{asked_gpu_type, gpu_type_names, promise};
 use super::sources::{Sources, active_members};
 use crate::scan::{mark_of, workload_of};
 use pillion_store::{Decision, Member, NewMember};
+use pillion_core::isolation::Isolation;
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{GresType, NodeName, UserId, WorkloadKey};
+use pillion_core::{GresType, NodeName, SlurmJobId, UserId, WorkloadKey};
 use pillion_pairing::{Demands, Role, leaves_room};
 use pillion_slurm::Job;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,8 +92,14 @@ impl<'a> Known<'a> {
             profile: self.profiles.get(&(&plan.workload, decision.device_model.as_str())).copied(),
             memory_bytes_declared: plan.memory_bytes,
             slowdown_ratio_max: promise(plan.slowdown_ratio_max),
+            isolation: self.isolation_of(plan.start.job_id),
         };
         leaves_room(&demands, device.memory_bytes, self.sources.policy)
+    }
+
+    fn isolation_of(&self, id: SlurmJobId) -> Isolation {
+        let mark = self.sources.scan.jobs.get(&id).and_then(mark_of);
+        mark.map_or(Isolation::Shared, |mark| mark.isolation)
     }
 
     /// Whether nobody could share with a waiting job: it is to be measured, or leaves room for nobody on any device that it asks
@@ -115,6 +122,7 @@ impl<'a> Known<'a> {
                 profile: self.profiles.get(&(&workload, model)).copied(),
                 memory_bytes_declared: mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
                 slowdown_ratio_max: mark.slowdown_ratio_max.map_or(policy.slowdown_ratio_max, promise),
+                isolation: mark.isolation,
             };
             leaves_room(&demands, memory_bytes, policy)
         });
@@ -192,6 +200,7 @@ mod tests {
             profiles: &[known],
             policy: &Policy::default(),
             owed: &BTreeMap::new(),
+            charged: &crate::view::Charged::default(),
             amiss: &Amiss::default(),
             first_runs: &BTreeMap::new(),
             alone_devices_max: 2,

@@ -1,6 +1,7 @@
 //! What a view is made from.
 
-use super::trials::TrialHistory;
+use super::charged::Charged;
+use super::trials::{Combination, TrialHistory, Watched};
 use crate::agents::AgentState;
 use crate::context::FirstRunSeen;
 use crate::device_status::Amiss;
@@ -20,8 +21,12 @@ pub struct TrialSources<'a> {
     pub pace: &'a PaceSettings,
     /// How fast those go that the watch has judged.
     pub speeds: &'a BTreeMap<(NodeName, GresType), BTreeMap<JobStart, f64>>,
+    /// What it saw of two, also of those that are apart again.
+    pub watched: &'a BTreeMap<Combination, Watched>,
     /// Jobs that may not be started again.
     pub steadfast: &'a BTreeSet<JobStart>,
+    /// A guest was seen that could not go back without harm: nobody is tried.
+    pub is_parting_unsafe: bool,
     /// What came of sharings before.
     pub history: &'a TrialHistory,
 }
@@ -49,6 +54,8 @@ pub struct Sources<'a> {
     pub policy: &'a Policy,
     /// Runs alone that users owe.
     pub owed: &'a BTreeMap<UserId, u32>,
+    /// What jobs are booked with beyond their profiles.
+    pub charged: &'a Charged,
     /// Devices whose tenants are not as they were planned.
     pub amiss: &'a Amiss,
     /// First runs, as far as they were measured.

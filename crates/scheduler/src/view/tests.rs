@@ -97,6 +97,7 @@ fn view_of(world: World) -> ClusterView {
         profiles: &world.profiles,
         policy: &Policy::default(),
         owed: &BTreeMap::new(),
+        charged: &Charged::default(),
         amiss: &world.amiss,
         first_runs: &world.first_runs,
         alone_devices_max: 2,
@@ -360,4 +361,22 @@ fn a_known_host_is_no_first_run() {
     let decisions = vec![decision(&host)];
     let view = view_of(World { jobs: vec![running()], used: 40, decisions, ..World::default() });
     assert_eq!(view.devices[1].tenants[0].first_run, None);
+}
+
+#[test]
+fn a_wall_is_what_the_mark_says_and_whose_mark_cannot_be_read_has_one() {
+    let tenant = |mark| {
+        let decisions = vec![decision(&member(MemberState::Running))];
+        let jobs = vec![Job { mark, ..running() }];
+        view_of(World { jobs, used: 40, decisions, ..World::default() }).devices[1].tenants[0].isolation
+    };
+    assert_eq!(tenant(Ok(Some(Mark::default()))), Isolation::Shared);
+    assert_eq!(tenant(Ok(Some(Mark { isolation: Isolation::Hard, ..Mark::default() }))), Isolation::Hard);
+    assert_eq!(tenant(Ok(None)), Isolation::Hard, "somebody else wrote over it");
+    let waits = Job {
+        mark: Ok(Some(Mark { isolation: Isolation::Hard, ..Mark::default() })),
+        ..job(JobState::Pending)
+    };
+    let view = view_of(World { jobs: vec![waits], ..World::default() });
+    assert_eq!(view.waiting[0].isolation, Isolation::Hard);
 }

@@ -5,15 +5,53 @@ use super::sources::{Sources, TrialSources, active_members};
 use pillion_store::{Decision, Member, StoredObservation};
 use pillion_config::Watch;
 use pillion_core::device::Mechanism;
-use pillion_core::{GresType, NodeName, SlurmJobId};
-use pillion_pairing::{Observation, TrialBook, TrialKind, TrialRecord, TrialVerdict, WaitingJob};
+use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime};
+use pillion_pairing::{Observation, TrialBook, TrialKind, TrialRecord, TrialVerdict, WaitingJob, user_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whose watch has not spoken after so long says nothing any more: a counter stands still, or counts too rarely.
 const OPEN_SECONDS_MAX: f64 = 900.0;
 
+/// So long after it was last seen to be so it counts at least.
+const WATCHED_SECONDS: f64 = 600.0;
+
 /// Two under their caps (their bits), on one model of device by one mechanism.
-type Combination = (TrialKind, [Option<u64>; 2]);
+pub(crate) type Combination = (TrialKind, [Option<u64>; 2]);
+
+/// What the watch saw of two, until what was measured of both runs says it: the one that stays may run for days.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Watched {
+    verdict: TrialVerdict,
+    starts: [JobStart; 2],
+    seen_at: UnixTime,
+}
+
+impl Watched {
+    /// Of two that go so fast; `None` where they are not two, or one was not judged.
+    pub(crate) fn of(
+        company: &[(&Decision, &Member)],
+        speeds: &BTreeMap<JobStart, f64>,
+        seen_at: UnixTime,
+    ) -> Option<Self> {
+        let [(decision, a), (_, b)] = company else { return None };
+        let tenants = [a, b].map(|member| (member.plan.workload.clone(), member.plan.sharing.cap()));
+        let starts = [a.plan.start, b.plan.start];
+        let speeds = Some([*speeds.get(&starts[0])?, *speeds.get(&starts[1])?]);
+        let verdict = TrialVerdict::new(&*decision.device_model, decision.mechanism(), tenants, speeds);
+        Some(Self { verdict, starts, seen_at })
+    }
+
+    /// Which combination it is of: of each the newest is kept.
+    pub(crate) fn combination(&self) -> Combination {
+        combination(&self.verdict)
+    }
+
+    /// Whether nobody else says it yet: one of them runs still, or ended a moment ago.
+    pub(crate) fn is_needed(&self, running: &BTreeSet<JobStart>, now: UnixTime) -> bool {
+        self.starts.iter().any(|start| running.contains(start))
+            || (0.0..WATCHED_SECONDS).contains(&now.seconds_since(self.seen_at))
+    }
+}
 
 /// What came of sharings of two before, the newest of each combination.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +64,12 @@ impl TrialHistory {
     /// The number of the last observation that was learnt.
     pub const fn horizon(&self) -> u64 {
         self.horizon
+    }
+
+    /// What these observations say something of.
+    pub(crate) fn combinations(observations: &[StoredObservation]) -> BTreeSet<Combination> {
+        let verdicts = observations.iter().filter_map(|stored| verdict_of(&stored.observation));
+        verdicts.map(|verdict| combination(&verdict)).collect()
     }
 
     /// Learns observations, oldest first. Of what is not measured yet of all nothing is learnt; it comes again when it is.
@@ -60,18 +104,15 @@ pub(super) fn book(waiting: &[WaitingJob], own: TrialSources<'_>, sources: Sourc
         places.entry((&decision.node, &decision.gres_type)).or_default().push((decision, member));
     }
     let mut verdicts = own.history.verdicts.clone();
+    verdicts.extend(own.watched.iter().map(|(key, watched)| (key.clone(), watched.verdict.clone())));
     let mut open = Vec::new();
     for ((node, gres_type), company) in &places {
         let [(decision, a), (other, b)] = company[..] else { continue };
-        let tenants = [a, b].map(|member| (member.plan.workload.clone(), member.plan.sharing.cap()));
-        let speeds = own.speeds.get(&((*node).clone(), (*gres_type).clone()));
-        let speeds =
-            speeds.and_then(|speeds| Some([*speeds.get(&a.plan.start)?, *speeds.get(&b.plan.start)?]));
-        if speeds.is_some() {
-            let verdict = TrialVerdict::new(&*decision.device_model, decision.mechanism(), tenants, speeds);
-            verdicts.insert(combination(&verdict), verdict);
-        } else if (decision.trial.is_some() || other.trial.is_some()) && is_awaited([a, b], sources) {
-            let workloads = tenants.map(|(workload, _)| workload);
+        let workloads = [a, b].map(|member| member.plan.workload.clone());
+        let judged = own.speeds.get(&((*node).clone(), (*gres_type).clone()));
+        let is_judged =
+            judged.is_some_and(|speeds| [a, b].iter().all(|member| speeds.contains_key(&member.plan.start)));
+        if !is_judged && (decision.trial.is_some() || other.trial.is_some()) && is_awaited([a, b], sources) {
             open.push(TrialKind::new(&*decision.device_model, decision.mechanism(), workloads));
         }
     }
@@ -85,19 +126,23 @@ fn is_awaited(company: [&Member; 2], sources: Sources<'_>) -> bool {
     since.iter().any(|seconds| seconds.is_none_or(|seconds| seconds < OPEN_SECONDS_MAX))
 }
 
-/// How sharing fared: a pair held where both were at least this fast.
+/// How sharing fared: a pair held where both were at least this fast. It is the word of whoever was slower: how fast a job goes, its
+/// user says.
 fn records<'a>(verdicts: impl Iterator<Item = &'a TrialVerdict>, speed_min: f64) -> Vec<TrialRecord> {
-    let mut counts: BTreeMap<(&str, Mechanism), (u32, u32)> = BTreeMap::new();
+    let mut counts: BTreeMap<(&str, &str, Mechanism), (u32, u32)> = BTreeMap::new();
     for verdict in verdicts {
         let held =
             verdict.speed_fractions.is_some_and(|speeds| speeds.iter().all(|speed| *speed >= speed_min));
+        let slower = verdict.speed_fractions.is_some_and(|[a, b]| b < a);
+        let user = user_of(&verdict.kind.workloads[usize::from(slower)]);
         let (seen_count, held_count) =
-            counts.entry((&verdict.kind.device_model, verdict.kind.mechanism)).or_default();
+            counts.entry((user, &verdict.kind.device_model, verdict.kind.mechanism)).or_default();
         *seen_count += 1;
         *held_count += u32::from(held);
     }
-    let records = counts.into_iter().map(|((device_model, mechanism), (seen_count, held_count))| {
-        TrialRecord { device_model: device_model.to_owned(), mechanism, seen_count, held_count }
+    let records = counts.into_iter().map(|((user, device_model, mechanism), (seen_count, held_count))| {
+        let (user, device_model) = (user.to_owned(), device_model.to_owned());
+        TrialRecord { user, device_model, mechanism, seen_count, held_count }
     });
     records.collect()
 }
@@ -105,7 +150,8 @@ fn records<'a>(verdicts: impl Iterator<Item = &'a TrialVerdict>, speed_min: f64)
 /// Who waits and would not be taken apart again.
 fn excluded(waiting: &[WaitingJob], own: TrialSources<'_>) -> BTreeSet<SlurmJobId> {
     let acts = |job: &WaitingJob| job.partition.split(',').all(|name| own.pace.of(name) == Watch::Act);
-    let is_excluded = |job: &&WaitingJob| !acts(job) || own.steadfast.contains(&job.start);
+    let is_excluded =
+        |job: &&WaitingJob| own.is_parting_unsafe || !acts(job) || own.steadfast.contains(&job.start);
     waiting.iter().filter(is_excluded).map(|job| job.start.job_id).collect()
 }
 

@@ -1,9 +1,9 @@
 //! Tables `run_account` and `account_hour`: what each run used and gained, and the same summed by the hour.
 
-use super::PgStore;
 use super::convert::{counted, integer, text, timestamp};
 use super::tx::Access::Browse;
 use super::tx::TxError;
+use super::{PgStore, charge};
 use crate::accounts::whole_hours;
 use crate::{Account, GroupBy, RunAccount, RunFilter, StoreError, Sums};
 use pillion_core::{GresType, JobStart};
@@ -30,7 +30,8 @@ pub(super) async fn insert(
     gres_type: &GresType,
     run: &RunAccount,
 ) -> Result<(), TxError> {
-    let RunAccount { uid, user, account, partition, workload, node, ended_at, sums } = run;
+    let RunAccount { uid, user, account, partition, workload, node, ended_at, sums, use_beyond_fraction: _ } =
+        run;
     sqlx::query!(
         "with run as (
             insert into run_account (job_id, restart_count, gres_type, ended_at, node, uid, user_name, account,
@@ -78,9 +79,9 @@ pub(super) async fn insert(
         integer(sums.promises_broken),
         integer(sums.sent_back_run_count),
     )
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
-    Ok(())
+    charge::add(conn, run).await
 }
 
 #[derive(Debug)]

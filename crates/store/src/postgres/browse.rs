@@ -7,7 +7,7 @@ use super::tx::Access::Browse;
 use super::tx::TxError;
 use super::unreadable::readable;
 use crate::{Heat, HeatCell, HeatFilter, Occupancy, StoreError, Tenant};
-use pillion_core::share::Sharing;
+use pillion_core::share::SharingColumns;
 use pillion_core::{DecisionId, GresType, NodeName, Shards, SlurmJobId, UserId, WorkloadKey};
 use sqlx::PgConnection;
 
@@ -87,6 +87,7 @@ struct TenantRow {
     shard_count: i16,
     speed_fraction: Option<f64>,
     started_at: Option<Timestamp>,
+    mig_slot: Option<String>,
 }
 
 impl TryFrom<TenantRow> for Tenant {
@@ -105,11 +106,13 @@ impl TryFrom<TenantRow> for Tenant {
             workload: WorkloadKey(row.workload),
             role: role_from(&row.role).ok_or_else(|| place.corrupt("role"))?,
             state: place.parse("state", &row.state)?,
-            sharing: Sharing::by(
-                place.parse("mechanism", &row.mechanism)?,
-                place.fraction("cap_fraction", row.cap_fraction)?,
-                place.number_opt("ccs_mode", row.ccs_mode)?,
-            ),
+            sharing: place.sharing(SharingColumns {
+                mechanism: Some(place.parse("mechanism", &row.mechanism)?),
+                cap_fraction: place.fraction("cap_fraction", row.cap_fraction)?,
+                ccs_mode: place.number_opt("ccs_mode", row.ccs_mode)?,
+                memory_limit_bytes: None,
+                mig_slot: place.parse_opt("mig_slot", row.mig_slot.as_deref())?,
+            })?,
             shards: shards.map_err(|_| place.corrupt("shard_count"))?,
             speed_fraction: row.speed_fraction,
             started_at: row.started_at.map(unix_time),
@@ -124,7 +127,7 @@ macro_rules! tenants_that {
             TenantRow,
             r#"select decision.decision_id, decision.node, decision.gres_type, decision.mechanism, decision.ccs_mode, member.job_id,
                 member.uid, job.user_name as "user_name?", member.workload, member.role, member.state,
-                member.cap_fraction, member.shard_count,
+                member.cap_fraction, member.shard_count, member.mig_slot,
                 (member.estimate ->> 'speed_fraction')::double precision as speed_fraction, member.started_at
             from pairing_decision as decision
             join pairing_member as member using (decision_id)

@@ -2,6 +2,7 @@
 //! read.
 
 use crate::{LIST_LIMIT_DEFAULT, StoreError};
+use pillion_core::share::{Sharing, SharingColumns};
 use pillion_core::{Fraction, UnixTime};
 use serde::de::DeserializeOwned;
 use sqlx::types::chrono::{DateTime, Utc};
@@ -65,6 +66,17 @@ impl Place<'_> {
     }
     pub(super) fn parse<T: FromStr>(&self, column: &'static str, text: &str) -> Result<T, StoreError> {
         text.parse().map_err(|_| self.corrupt(column))
+    }
+    pub(super) fn parse_opt<T: FromStr>(
+        &self,
+        column: &'static str,
+        text: Option<&str>,
+    ) -> Result<Option<T>, StoreError> {
+        text.map(|text| self.parse(column, text)).transpose()
+    }
+    /// How a tenant shares its device; without what its mechanism must be told the row says nothing.
+    pub(super) fn sharing(&self, columns: SharingColumns) -> Result<Sharing, StoreError> {
+        Sharing::try_from(columns).map_err(|_| self.corrupt("mechanism"))
     }
     pub(super) fn number<T: TryFrom<i64>>(
         &self,

@@ -97,6 +97,7 @@ struct DecisionRow {
     ccs_mode: Option<i16>,
     gain: f64,
     trial_keep_fraction: Option<f64>,
+    first_run: Option<serde_json::Value>,
     abandoned_reason: Option<String>,
 }
 
@@ -118,6 +119,8 @@ impl DecisionRow {
             device_model: self.device_model,
             gain: self.gain,
             trial: place.fraction("trial_keep_fraction", self.trial_keep_fraction)?,
+            // Of another release: then it is not followed, and all else of the decision counts.
+            first_run: self.first_run.and_then(|seen| serde_json::from_value(seen).ok()),
             abandoned_reason: self.abandoned_reason,
             members: members.collect::<Result<_, _>>()?,
         })
@@ -196,15 +199,17 @@ async fn insert(
         decisions.iter().map(|new| new.sharing().ccs_mode().map(i16::from)).collect();
     let gains: Vec<f64> = decisions.iter().map(|new| new.gain).collect();
     let trials: Vec<Option<f64>> = decisions.iter().map(|new| new.trial.map(Fraction::value)).collect();
+    let first_runs: Vec<Option<String>> =
+        decisions.iter().map(|new| new.first_run.as_ref().map(member::text_of)).collect();
     sqlx::query!(
         "insert into pairing_decision (decision_id, joins_decision_id, parent_revision, state, created_at, node, gres_type,
-            device_model, mechanism, ccs_mode, gain, trial_keep_fraction)
+            device_model, mechanism, ccs_mode, gain, trial_keep_fraction, first_run)
         overriding system value
         select new.decision_id, new.joins, $1, $2, $3, new.node, new.gres_type, new.device_model, new.mechanism,
-            new.ccs_mode, new.gain, new.trial
+            new.ccs_mode, new.gain, new.trial, new.first_run::jsonb
         from unnest($4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::smallint[],
-            $11::double precision[], $12::double precision[])
-            as new (decision_id, joins, node, gres_type, device_model, mechanism, ccs_mode, gain, trial)",
+            $11::double precision[], $12::double precision[], $13::text[])
+            as new (decision_id, joins, node, gres_type, device_model, mechanism, ccs_mode, gain, trial, first_run)",
         bigint(parent.0),
         DecisionState::Planned.as_str(),
         timestamp(at),
@@ -217,6 +222,7 @@ async fn insert(
         &modes as &[Option<i16>],
         &gains,
         &trials as &[Option<f64>],
+        &first_runs as &[Option<String>],
     )
     .execute(conn)
     .await?;
@@ -232,7 +238,7 @@ pub(super) async fn load(conn: &mut PgConnection, ids: &[i64]) -> Result<Vec<Dec
     let rows = sqlx::query_as!(
         DecisionRow,
         "select decision_id, group_id, state, created_at, node, gres_type, device_model, mechanism, ccs_mode, gain,
-            trial_keep_fraction, abandoned_reason
+            trial_keep_fraction, first_run, abandoned_reason
         from pairing_decision where decision_id = any($1) order by decision_id",
         ids
     )
@@ -247,7 +253,7 @@ pub(super) async fn active(conn: &mut PgConnection) -> Result<Vec<Decision>, TxE
     let rows = sqlx::query_as!(
         DecisionRow,
         "select decision_id, group_id, state, created_at, node, gres_type, device_model, mechanism, ccs_mode, gain,
-            trial_keep_fraction, abandoned_reason
+            trial_keep_fraction, first_run, abandoned_reason
         from pairing_decision where state in ('planned', 'released') order by decision_id"
     )
     .fetch_all(&mut *conn)

@@ -63,6 +63,7 @@ pub(super) async fn prune(conn: &mut PgConnection, before: UnixTime) -> Result<u
     // Runs that taught what they could, and jobs that are over.
     deleted += delete_some!(conn, before, most, "job_run", "is_profiled and is_judged and ended_at < $1");
     deleted += delete_some!(conn, before, most, "run_account", "ended_at < $1");
+    deleted += delete_some!(conn, before, most, "use_beyond", "measured_at < $1");
     deleted += delete_some!(
         conn,
         before,

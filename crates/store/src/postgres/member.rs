@@ -4,7 +4,7 @@ use super::convert::{Place, Timestamp, bigint, integer, timestamp, unix_time};
 use super::tx::TxError;
 use crate::{Member, MemberStep, NewDecision, NewMember, StoreError};
 use pillion_core::device::Mechanism;
-use pillion_core::share::Sharing;
+use pillion_core::share::SharingColumns;
 use pillion_core::{DecisionId, JobStart, Shards, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::Role;
 use serde::Serialize;
@@ -24,6 +24,7 @@ pub(super) struct MemberRow {
     shard_count: i16,
     memory_bytes: Option<i64>,
     memory_limit_bytes: Option<i64>,
+    mig_slot: Option<String>,
     slowdown_ratio_max: f64,
     estimate: Option<Value>,
     solo_duration_seconds: Option<f64>,
@@ -48,14 +49,19 @@ impl MemberRow {
             job_id: place.parse("job_id", &row.job_id)?,
             restart_count: place.number("restart_count", row.restart_count)?,
         };
-        let cap = place.fraction("cap_fraction", row.cap_fraction)?;
-        let memory_limit_bytes = place.number_opt("memory_limit_bytes", row.memory_limit_bytes)?;
+        let sharing = SharingColumns {
+            mechanism: Some(mechanism),
+            cap_fraction: place.fraction("cap_fraction", row.cap_fraction)?,
+            ccs_mode,
+            memory_limit_bytes: place.number_opt("memory_limit_bytes", row.memory_limit_bytes)?,
+            mig_slot: place.parse_opt("mig_slot", row.mig_slot.as_deref())?,
+        };
         let plan = NewMember {
             start,
             uid: UserId(place.number("uid", row.uid)?),
             workload: WorkloadKey(row.workload),
             role: role_from(&row.role).ok_or_else(|| place.corrupt("role"))?,
-            sharing: Sharing::by(mechanism, cap, ccs_mode).limited_to(memory_limit_bytes),
+            sharing: place.sharing(sharing)?,
             shards: shards.map_err(|_| place.corrupt("shard_count"))?,
             memory_bytes: place.number_opt("memory_bytes", row.memory_bytes)?,
             slowdown_ratio_max: row.slowdown_ratio_max,
@@ -106,6 +112,7 @@ struct Columns {
     shard_counts: Vec<i16>,
     memory: Vec<Option<i64>>,
     memory_limits: Vec<Option<i64>>,
+    mig_slots: Vec<Option<String>>,
     promises: Vec<f64>,
     estimates: Vec<Option<String>>,
     durations: Vec<Option<f64>>,
@@ -113,7 +120,7 @@ struct Columns {
 }
 
 /// A value as Postgres reads it: a tree of it would take many times the memory.
-fn text_of(value: &impl Serialize) -> String {
+pub(super) fn text_of(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("our own words have keys that are texts")
 }
 
@@ -130,6 +137,7 @@ impl Columns {
         self.shard_counts.push(i16::from(new.shards.count()));
         self.memory.push(new.memory_bytes.map(bigint));
         self.memory_limits.push(new.sharing.memory_limit_bytes().map(bigint));
+        self.mig_slots.push(new.sharing.mig_slot().map(String::from));
         self.promises.push(new.slowdown_ratio_max);
         self.estimates.push(new.estimate.as_ref().map(text_of));
         self.durations.push(new.solo_duration_seconds);
@@ -152,15 +160,15 @@ pub(super) async fn insert(
     sqlx::query!(
         "insert into pairing_member (decision_id, job_id, restart_count, position, uid, workload, role, cap_fraction,
             shard_count, memory_bytes, memory_limit_bytes, slowdown_ratio_max, estimate, solo_duration_seconds,
-            explanation, state)
+            explanation, mig_slot, state)
         select new.decision_id, new.job_id, new.restart_count, new.position, new.uid, new.workload, new.role, new.cap,
             new.shards, new.memory, new.memory_limit, new.promise, new.estimate::jsonb, new.duration,
-            new.explanation::jsonb, 'planned'
+            new.explanation::jsonb, new.mig_slot, 'planned'
         from unnest($1::bigint[], $2::text[], $3::integer[], $4::smallint[], $5::bigint[], $6::text[], $7::text[],
             $8::double precision[], $9::smallint[], $10::bigint[], $11::bigint[], $12::double precision[], $13::text[],
-            $14::double precision[], $15::text[])
+            $14::double precision[], $15::text[], $16::text[])
             as new (decision_id, job_id, restart_count, position, uid, workload, role, cap, shards, memory, memory_limit,
-                promise, estimate, duration, explanation)",
+                promise, estimate, duration, explanation, mig_slot)",
         &new.decision_ids,
         &new.job_ids,
         &new.restart_counts,
@@ -176,6 +184,7 @@ pub(super) async fn insert(
         &new.estimates as &[Option<String>],
         &new.durations as &[Option<f64>],
         &new.explanations,
+        &new.mig_slots as &[Option<String>],
     )
     .execute(conn)
     .await?;
@@ -190,8 +199,8 @@ pub(super) async fn load(
     let rows = sqlx::query_as!(
         MemberRow,
         "select decision_id, job_id, restart_count, uid, workload, role, cap_fraction, shard_count, memory_bytes,
-            memory_limit_bytes, slowdown_ratio_max, estimate, solo_duration_seconds, explanation, state, prepared_at,
-            released_at, started_at, ended_at, measured_speed_fraction, energy_joules
+            memory_limit_bytes, mig_slot, slowdown_ratio_max, estimate, solo_duration_seconds, explanation, state,
+            prepared_at, released_at, started_at, ended_at, measured_speed_fraction, energy_joules
         from pairing_member where decision_id = any($1) order by decision_id, position",
         ids
     )
@@ -205,7 +214,7 @@ pub(super) async fn load_active(conn: &mut PgConnection) -> Result<BTreeMap<i64,
     let rows = sqlx::query_as!(
         MemberRow,
         r#"select decision_id, job_id, restart_count, uid, workload, role, cap_fraction, shard_count, memory_bytes,
-            memory_limit_bytes, slowdown_ratio_max, estimate, solo_duration_seconds, 'null'::jsonb as "explanation!",
+            memory_limit_bytes, mig_slot, slowdown_ratio_max, estimate, solo_duration_seconds, 'null'::jsonb as "explanation!",
             member.state, prepared_at, released_at, started_at, ended_at, measured_speed_fraction, energy_joules
         from pairing_member as member join pairing_decision as decision using (decision_id)
         where decision.state in ('planned', 'released') order by decision_id, position"#

@@ -5,6 +5,7 @@
 
 mod account;
 mod browse;
+mod charge;
 mod connect;
 mod convert;
 mod credit;

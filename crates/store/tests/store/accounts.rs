@@ -114,6 +114,7 @@ fn run() -> impl Strategy<Value = RunAccount> {
                 promises_broken: 1 - shared,
                 sent_back_run_count: shared,
             },
+            use_beyond_fraction: None,
         },
     )
 }

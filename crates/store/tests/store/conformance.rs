@@ -2,13 +2,14 @@
 
 use crate::accounts::{hours_and_runs_add_up_to_the_same, what_runs_used_and_gained_is_told_by_filter};
 use crate::browse::who_holds_devices_and_what_came_of_it_is_told;
+use crate::charges::what_was_used_beyond_profiles_is_the_mean_of_the_last_runs;
 use crate::credit::credit_is_lost_once_a_start_and_atoned_by_runs_alone;
 use crate::faults::{
     a_fault_of_a_device_is_told_once_and_when_it_is_over, a_job_is_requeued_once, a_run_is_judged_once,
 };
 use crate::fixtures::{
-    LESSON, account, at, commit, decision, ended_job, explanation, full_member, gres, job, launch, member,
-    pair, plain, start, step,
+    LESSON, account, at, commit, decision, ended_job, explanation, first_run, full_member, gres, job, launch,
+    member, pair, plain, start, step,
 };
 use crate::learning::{
     bodies_of_old_models_are_not_kept, observations_come_in_the_order_of_changes,
@@ -16,6 +17,7 @@ use crate::learning::{
     starts_of_array_tasks_are_told_apart, tenants_tell_of_one_sharing_one_after_the_other,
     the_power_of_a_device_is_that_of_its_samples, what_a_sharing_does_not_tell_stays_unknown,
 };
+use crate::mig::{a_tenant_without_its_instance_cannot_be_read, each_tenant_has_its_own_instance};
 use crate::names::{
     a_workload_has_one_name_and_that_of_its_profile_is_better,
     workloads_of_one_name_are_told_by_whose_they_are,
@@ -62,10 +64,12 @@ macro_rules! suite {
 
 suite! {
     a_start_is_as_slurm_told_of_it,
+    what_was_used_beyond_profiles_is_the_mean_of_the_last_runs,
     credit_is_lost_once_a_start_and_atoned_by_runs_alone,
     a_job_reads_as_it_was_recorded,
     what_jobs_do_makes_no_plan_stale,
     a_plan_reads_as_it_was_committed,
+    each_tenant_has_its_own_instance,
     a_stale_plan_is_refused_whole,
     a_job_is_active_in_one_decision_only,
     a_job_that_was_given_back_can_be_planned_again,
@@ -108,13 +112,14 @@ suite! {
 type PagesCase = fn(Arc<PgStore>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What pages alone ask, which is asked of Postgres alone.
-pub(crate) const PAGES: [(&str, PagesCase); 6] = [
+pub(crate) const PAGES: [(&str, PagesCase); 7] = [
     ("decisions", |store| Box::pin(decisions_are_listed_by_filter(store))),
     ("tenants and outcomes", |store| Box::pin(who_holds_devices_and_what_came_of_it_is_told(store))),
     ("accounts", |store| Box::pin(what_runs_used_and_gained_is_told_by_filter(store))),
     ("hours", |store| Box::pin(hours_and_runs_add_up_to_the_same(store))),
     ("events", |store| Box::pin(events_are_listed_by_filter(store))),
     ("drains", |store| Box::pin(a_drain_and_its_end_are_told(store))),
+    ("instances", |store| Box::pin(a_tenant_without_its_instance_cannot_be_read(store))),
 ];
 
 pub(crate) async fn revision(store: &dyn Store) -> u64 {
@@ -185,7 +190,13 @@ async fn a_plan_reads_as_it_was_committed(store: Arc<dyn Store>) {
     let ids = commit(&*store, &[pair(1, 2), ccs.clone()]).await;
     assert!(ids[0] < ids[1], "numbered in the order of the plan");
     let trial = Some(Fraction::clamped(0.375));
-    let joiner = NewDecision { joins: Some(ids[0]), trial, ..decision(vec![full_member(5)]) };
+    let first_run = Some(Box::new(first_run()));
+    let joiner = NewDecision {
+        joins: Some(ids[0]),
+        trial,
+        first_run: first_run.clone(),
+        ..decision(vec![full_member(5)])
+    };
     let third = commit(&*store, std::slice::from_ref(&joiner)).await[0];
     assert_eq!(revision(&*store).await, 2);
 
@@ -193,7 +204,10 @@ async fn a_plan_reads_as_it_was_committed(store: Arc<dyn Store>) {
     assert_eq!(active.iter().map(|one| one.id).collect::<Vec<_>>(), [ids[0], ids[1], third], "oldest first");
     let read = the(&*store, third).await;
     assert_eq!((read.group, read.state, read.created_at), (ids[0], DecisionState::Planned, at(1)));
-    assert_eq!((read.trial, the(&*store, ids[0]).await.trial), (trial, None));
+    let before = the(&*store, ids[0]).await;
+    assert_eq!((read.trial, before.trial), (trial, None));
+    assert_eq!((&read.first_run, before.first_run), (&first_run, None));
+    assert_eq!(active[2].first_run, first_run);
     assert_eq!((read.node, read.gres_type, read.gain), (joiner.node, joiner.gres_type, joiner.gain));
     assert_eq!(read.members[0].plan, full_member(5));
     assert_eq!(read.members[0].state, MemberState::Planned);

@@ -13,7 +13,7 @@ use pillion_core::{
     DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime, UserId,
     WorkloadKey,
 };
-use pillion_pairing::{Candidate, Explanation, Reason, Role, SpeedEstimate};
+use pillion_pairing::{Candidate, Explanation, FirstRun, Reason, Role, SpeedEstimate};
 use pillion_store::{
     JobRecord, Lesson, MemberStep, NewDecision, NewMember, RunAccount, Store, StoredProfile, Sums,
 };
@@ -153,8 +153,15 @@ pub(crate) fn decision(members: Vec<NewMember>) -> NewDecision {
         joins: None,
         gain: 0.625,
         trial: None,
+        first_run: None,
         members,
     }
+}
+
+/// What was seen of a first run.
+pub(crate) fn first_run() -> FirstRun {
+    let unseen = FirstRun::unseen(WorkloadKey::new("alice/new"), "h100");
+    FirstRun { measured_seconds: 300.5, sample_count: 150, drift_fraction: Some(0.0625), ..unseen }
 }
 
 pub(crate) fn pair(host: u32, joiner: u32) -> NewDecision {
@@ -278,7 +285,17 @@ pub(crate) fn account(id: u32) -> RunAccount {
         promises_broken: 3,
         sent_back_run_count: 4,
     };
-    RunAccount { uid, user, account, partition, workload, node: node(), ended_at: summary(id).ended_at, sums }
+    RunAccount {
+        uid,
+        user,
+        account,
+        partition,
+        workload,
+        node: node(),
+        ended_at: summary(id).ended_at,
+        sums,
+        use_beyond_fraction: None,
+    }
 }
 
 /// With every value present, none equal to another.

@@ -96,7 +96,7 @@ fn members(decision: &Decision, read: &[Option<Explanation>], now: f64) -> Marku
                 tr {
                     th scope="row" { (job_link(member.job_id.as_deref())) " " (workload_link(member.workload.as_deref(), member.workload_name.as_deref())) @if let Some(user) = &member.user { span.muted { " of " (user) } } }
                     td { (member.role) br; (state(&member.state)) }
-                    td { (cap(member.cap_fraction, member.ccs_mode)) br; span.muted { (member.shards) " shards" @if member.memory_limit_bytes.is_some() { ", " (format::bytes(member.memory_limit_bytes)) } } }
+                    td { (cap(member.cap_fraction, member.ccs_mode, member.mig_slot.as_deref())) br; span.muted { (member.shards) " shards" @if member.memory_limit_bytes.is_some() { ", " (format::bytes(member.memory_limit_bytes)) } } }
                     td { (chart::range(&range(member, read))) }
                     td.number { (format::percent(member.predicted_speed_fraction)) }
                     td.number { (format::percent(member.predicted_speed_fraction_low)) }

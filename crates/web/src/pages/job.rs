@@ -58,7 +58,7 @@ fn facts(job: &JobStatus, row: &QueueJob) -> Markup {
             @if job.started_at_seconds.is_some() { (fact("Started", &format::time_or_none(job.started_at_seconds, now))) }
             @if job.ended_at_seconds.is_some() { (fact("Ended", &format::time_or_none(job.ended_at_seconds, now))) }
             (fact("Promise", &html! { "takes at most " (format::ratio(row.slowdown_ratio_max)) " its time alone" }))
-            @if let Some(own) = job.member() { (fact("Held to", &html! { (cap(own.cap_fraction, own.ccs_mode)) ", " (own.shards) " shards" })) }
+            @if let Some(own) = job.member() { (fact("Held to", &html! { (cap(own.cap_fraction, own.ccs_mode, own.mig_slot.as_deref())) ", " (own.shards) " shards" })) }
             @if let Some(shared) = job.shared_fraction() { (fact("Shared", &html! { (format::percent(Some(shared))) " of its time, with " (format::counted(job.neighbour_count.into(), "other job")) })) }
             @if job.speed_fraction.is_some() { (fact("Speed", &html! { (format::percent(job.speed_fraction)) " of its speed alone" })) }
             @if let Some(run) = run {

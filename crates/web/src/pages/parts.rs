@@ -99,8 +99,9 @@ pub(super) fn node_link(node: &str) -> Markup {
 }
 
 /// What a tenant is held to.
-pub(super) fn cap(cap_fraction: Option<f64>, ccs_mode: Option<u32>) -> String {
+pub(super) fn cap(cap_fraction: Option<f64>, ccs_mode: Option<u32>, mig_slot: Option<&str>) -> String {
     match (cap_fraction, ccs_mode) {
+        _ if mig_slot.is_some() => format!("instance {}", mig_slot.unwrap_or_default()),
         (Some(cap), _) if cap < 1.0 => format!("cap {:.0} %", cap * 100.0),
         (_, Some(mode)) => format!("1 of {mode} parts"),
         _ => "no cap".to_owned(),
@@ -113,13 +114,13 @@ fn tenant(tenant: &Tenant) -> Markup {
             @if let (Some(decision_id), Some(job_id)) = (tenant.decision_id, &tenant.job_id) {
                 (job_link(Some(job_id))) " " (workload_link(tenant.workload.as_deref(), tenant.workload_name.as_deref())) " "
                 span.muted {
-                    (cap(tenant.cap_fraction, tenant.ccs_mode)) " · " (tenant.shards) " shards"
+                    (cap(tenant.cap_fraction, tenant.ccs_mode, tenant.mig_slot.as_deref())) " · " (tenant.shards) " shards"
                     @if let Some(speed) = tenant.predicted_speed_fraction { " · expected at " (format::percent(Some(speed))) }
                     @if tenant.state.parse() != Ok(MemberState::Running) { " · " (tenant.state) }
                 }
                 " " a.why href=(Page::Decision(decision_id).path()) { "why" span.hidden { " job " (job_id) " is here" } }
             } @else {
-                span.muted { "another user’s job · " (cap(tenant.cap_fraction, tenant.ccs_mode)) " · " (tenant.shards) " shards" }
+                span.muted { "another user’s job · " (cap(tenant.cap_fraction, tenant.ccs_mode, tenant.mig_slot.as_deref())) " · " (tenant.shards) " shards" }
             }
         }
     }

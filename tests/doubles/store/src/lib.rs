@@ -4,6 +4,7 @@
 //! caller must survive both, because a commit whose answer is lost looks just like one that never happened. It knows
 //! nothing of SQL, and nothing here outlives the process.
 
+mod charges;
 mod credit;
 mod decisions;
 mod faults;

@@ -110,6 +110,7 @@ impl Profiles for MemoryStore {
             }
             run.account = Some(account.clone());
             run.lesson = Some(lesson.clone());
+            state.add_charge(account);
             if let Some(stored) = profile {
                 let key = (stored.profile.workload.clone(), stored.profile.device_model.clone());
                 state.profiles.insert(key, stored.clone());

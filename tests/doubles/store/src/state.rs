@@ -18,7 +18,9 @@ use names::Names;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::DeviceDescription;
 use pillion_core::report::{DeviceSample, JobSummary, Launch};
-use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
+use pillion_core::{
+    DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId, WorkloadKey,
+};
 use pillion_pairing::Explanation;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,6 +74,8 @@ pub(super) struct State {
     pub(super) drains: Drains,
     pub(super) names: Names,
     pub(super) credit_losses: Vec<CreditLoss>,
+    /// Of each workload of a user and of all of his: how many runs count, and their mean.
+    pub(super) charges: BTreeMap<(UserId, Option<WorkloadKey>), (u32, f64)>,
 }
 
 impl State {
@@ -196,6 +200,7 @@ pub(super) fn planned(id: DecisionId, new: &NewDecision, at: UnixTime) -> Decisi
         device_model: new.device_model.clone(),
         gain: new.gain,
         trial: new.trial,
+        first_run: new.first_run.clone(),
         abandoned_reason: None,
         members: members.collect(),
     }

@@ -342,3 +342,27 @@ fn who_is_held_and_forgotten_goes_on_within_seconds() {
         assert!((9.0..11.0).contains(&outcome.held_seconds), "trial {seed}: {outcome:?}");
     }
 }
+
+/// Without a control group of Slurm's whoever SIGTERM kills dies at work, and whoever outlasts it can be ended before SIGKILL.
+#[test]
+fn who_cannot_be_held_tells_whether_sigterm_would_kill_him() {
+    for catches_term in [true, false] {
+        let mut world = World::new(1);
+        for job in [101, 102] {
+            world.start(job, catches_term);
+            std::fs::remove_file(world.directory.path().join(format!("proc/{job}/cgroup"))).unwrap();
+        }
+        for _ in 0..20 {
+            world.step();
+        }
+        let start = world.tenants[0].start;
+        world.devices.end(start, EndOrder::Hold);
+        let said = std::iter::from_fn(|| world.answers.try_recv().ok()).find_map(|answer| match answer {
+            FromAgent::EndResult(EndResult {
+                outcome: EndOutcome::NotHeld { outlasts_sigterm, .. }, ..
+            }) => Some(outlasts_sigterm),
+            _ => None,
+        });
+        assert_eq!(said, Some(catches_term));
+    }
+}

@@ -14,12 +14,12 @@ use pillion_pairing::backtest::week::{
 };
 use pillion_pairing::files::Measured;
 use rayon::prelude::*;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Replays, and draws where that was asked for.
 pub(super) fn make(
     args: &BacktestArgs,
-    measured: &Measured,
+    (measured, pairs): (&Measured, &Path),
     slowdown_ratio_max: SlowdownRatio,
 ) -> Result<Answer, CliError> {
     let options = WeekOptions {
@@ -39,7 +39,7 @@ pub(super) fn make(
         trials: args.trial_policy(),
     };
     let week = Week::new(&measured.profiles, &measured.observations, &measured.device_model, options)
-        .map_err(|error| CliError::Data(format!("{}: {error}", args.pairs.display())))?;
+        .map_err(|error| CliError::Data(format!("{}: {error}", pairs.display())))?;
     let bar = bar(args.seeds);
     let outcomes: Vec<WeekOutcome> =
         (0..args.seeds).into_par_iter().progress_with(bar.clone()).map(|seed| week.seed(seed)).collect();

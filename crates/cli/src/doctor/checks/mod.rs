@@ -18,7 +18,7 @@ use super::facts::Facts;
 use super::finding::Finding;
 
 /// Every check, in the order in which a site is set up.
-pub const ALL: [fn(&Facts) -> Vec<Finding>; 40] = [
+pub const ALL: [fn(&Facts) -> Vec<Finding>; 41] = [
     identity::config,
     munge::munge,
     slurm::version,
@@ -29,6 +29,7 @@ pub const ALL: [fn(&Facts) -> Vec<Finding>; 40] = [
     slurm::job_requeue,
     slurm::min_job_age,
     slurm::prolog_flags,
+    slurm::proctrack_type,
     identity::constrain_devices,
     pool::partitions,
     pool::overlap,

@@ -59,6 +59,11 @@ fn of_fault(check: Check, node: &str, fault: &SetupFault) -> Finding {
             "systemctl enable --now nvidia-persistenced there: without it the driver lets an idle GPU go, and forgets its \
              settings and its energy counter",
         ),
+        SetupFaultKind::MpsUnscoped => (
+            false,
+            "see that dbus runs there and busctl (systemd) is installed; a daemon that is there already stays where it is until its \
+             last job has left. Set no MemoryMax or TasksMax for pillion-agent.service meanwhile: it would be the daemons' too",
+        ),
         SetupFaultKind::HookMissing => (
             true,
             "install the script of deploy/slurm/hooks there: a hook that cannot be run drains the node",

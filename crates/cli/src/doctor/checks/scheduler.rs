@@ -309,6 +309,10 @@ fn device_fault(check: Check, node: &str, device: &DeviceStatus, fault: &Fault) 
             "ask its user: only a program that takes its MPS variables away, or several processes that hold a limit each, come \
              to that; what the job needs stands in --colocate=memory="
         }
+        FaultKind::Outsider => {
+            "ask its user, who came by another way than Slurm (ssh, cron, systemd-run) or left it behind; nobody joins that GPU while \
+             it is there. pam_slurm_adopt in the node's sshd, and devices that only jobs may open, keep others out"
+        }
         FaultKind::Other => "install the same release there and here to be told what it is",
     };
     if fault.closes_device { check.fail(found, mend) } else { check.warn(found, mend) }

@@ -3,7 +3,7 @@
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::SlurmConf;
 use crate::doctor::finding::{Check, Finding};
-use pillion_config::parse_scheduler;
+use pillion_config::{Scheduler, parse_scheduler};
 use pillion_core::device::Mechanism;
 use pillion_core::fault::REQUEUE_AGE_SECONDS_MAX;
 
@@ -29,6 +29,12 @@ fn with_conf(facts: &Facts, check: Check, look: impl FnOnce(&SlurmConf) -> Findi
         Ok(conf) => look(conf),
         Err(why) => check.skip(why),
     }]
+}
+
+/// The scheduler's configuration as its file has it; the defaults where there is none that can be read.
+fn written(facts: &Facts) -> Scheduler {
+    let written = facts.config_text.text.as_deref().ok().and_then(|text| parse_scheduler(text).ok());
+    written.unwrap_or_default()
 }
 
 /// Shards need `cons_tres`, and jobs of several on a node need memory to be a consumable.
@@ -171,8 +177,7 @@ pub(super) fn job_requeue(facts: &Facts) -> Vec<Finding> {
 /// (slurm.conf(5), `MinJobAge`; 0 is never).
 pub(super) fn min_job_age(facts: &Facts) -> Vec<Finding> {
     let check = Check("min-job-age");
-    let written = facts.config_text.text.as_deref().ok().and_then(|text| parse_scheduler(text).ok());
-    let period = written.unwrap_or_default().scan_period_seconds;
+    let period = written(facts).scan_period_seconds;
     with_conf(facts, check, |conf| {
         let Some(age) = conf.seconds("MinJobAge") else {
             return check.skip("Slurm does not say its MinJobAge");
@@ -215,6 +220,28 @@ pub(super) fn prolog_flags(facts: &Facts) -> Vec<Finding> {
                 conf.get("PrologFlags")
             ),
             "take Serial out of PrologFlags in slurm.conf, then restart slurmctld and every slurmd",
+        )
+    })
+}
+
+/// A guest that goes back is held in the control group that Slurm made for it, so that its clients leave the GPU before SIGTERM
+/// comes. Where there is none it stays, and after the first such guest nobody is tried (docs/decisions/0015-the-watch.md).
+pub(super) fn proctrack_type(facts: &Facts) -> Vec<Finding> {
+    let check = Check("proctrack-type");
+    with_conf(facts, check, |conf| {
+        let tracked = conf.get("ProctrackType");
+        if !written(facts).sends_guests_back() {
+            return check.ok(format!("ProctrackType={tracked}; nobody is sent back (policy.watch)"));
+        }
+        if tracked == "proctrack/cgroup" {
+            return check.ok("a guest that goes back can be held while it leaves its GPU");
+        }
+        check.warn(
+            format!(
+                "ProctrackType={tracked}: a guest cannot be held, so one that SIGTERM kills stays where policy.watch = \"act\" would send \
+                 it back, and after it nobody is tried and no first run is joined"
+            ),
+            "set ProctrackType=proctrack/cgroup in slurm.conf, then restart slurmctld and every slurmd, when no job runs",
         )
     })
 }

@@ -26,6 +26,7 @@ pub(super) fn record_of(truth: &Truth, known: &[Observation], speed_min: f64) ->
         has_held.insert(key, holds);
     }
     TrialRecord {
+        user: String::new(),
         device_model: truth.device_model.clone(),
         mechanism: truth.mechanism,
         seen_count: u32::try_from(has_held.len()).unwrap_or(u32::MAX),

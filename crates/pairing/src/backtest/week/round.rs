@@ -10,6 +10,7 @@ use crate::allow::AllowList;
 use crate::policy::{FirstRuns, Policy, UserPolicy};
 use crate::trials::TrialBook;
 use crate::view::{ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, Tenant, WaitingJob};
+use pillion_core::isolation::Isolation;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
 use pillion_core::{
@@ -153,6 +154,7 @@ fn first_run(week: &Week<'_>, so_far: &WorkloadProfile, at: u32) -> Tenant {
         expected_end_at: Some(
             UnixTime::from_epoch(0) + Duration::from_secs_f64(JOB_SECONDS * (1.0 - FIRST_RUN_ALONE_HOURS)),
         ),
+        isolation: Isolation::Shared,
         first_run: Some(Box::new(seen_of(so_far))),
     }
 }
@@ -184,6 +186,8 @@ fn job(week: &Week<'_>, profile: &WorkloadProfile, at: u32) -> WaitingJob {
         memory_bytes_declared: profile.memory_bytes_peak.is_none().then_some(0),
         solo_cap: None,
         owes_runs: 0,
+        use_beyond_fraction: 0.0,
+        isolation: Isolation::Shared,
         gpu_type: None,
         cpus: 0,
         memory_mib: 0,

@@ -46,13 +46,18 @@ enum Feature {
     Power,
     PcieTx,
     PcieRx,
+    TensorActive,
+    NvlinkTx,
+    NvlinkRx,
 }
 
+/// So many features had the models that name none: the first that were written.
+const UNNAMED: usize = 14;
 const FEATURES: usize = Feature::ALL.len();
 const MEMORY: usize = Feature::Memory as usize;
 
 impl Feature {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 17] = [
         Self::GpuBusy,
         Self::MemoryBusy,
         Self::MemoryBandwidth,
@@ -67,11 +72,14 @@ impl Feature {
         Self::Power,
         Self::PcieTx,
         Self::PcieRx,
+        Self::TensorActive,
+        Self::NvlinkTx,
+        Self::NvlinkRx,
     ];
 
-    /// Those of models that name none: the first that were written.
+    /// Those of models that name none.
     fn unnamed() -> Vec<Self> {
-        Self::ALL.to_vec()
+        Self::ALL[..UNNAMED].to_vec()
     }
 
     fn of(self, profile: &WorkloadProfile, appetite: &Appetite) -> Option<f64> {
@@ -90,6 +98,9 @@ impl Feature {
             Self::Power => size(profile.metrics.get(Metric::PowerWatts)),
             Self::PcieTx => rate(profile.metrics.get(Metric::PcieTxBytesPerSecond)),
             Self::PcieRx => rate(profile.metrics.get(Metric::PcieRxBytesPerSecond)),
+            Self::TensorActive => profile.metrics.get(Metric::TensorActiveFraction),
+            Self::NvlinkTx => rate(profile.metrics.get(Metric::NvlinkTxBytesPerSecond)),
+            Self::NvlinkRx => rate(profile.metrics.get(Metric::NvlinkRxBytesPerSecond)),
         }
     }
 }
@@ -271,13 +282,44 @@ mod tests {
     #[test]
     fn a_space_of_other_features_is_refused_and_one_that_names_none_is_of_the_first() {
         assert_eq!(changed(|_| ()).unwrap(), FeatureSpace::of(&[]));
-        assert_eq!(changed(|space| drop(space.remove("features"))).unwrap(), FeatureSpace::of(&[]));
+        let of_the_first = changed(|space| drop(space.remove("features")));
+        assert!(of_the_first.unwrap_err().to_string().contains("other features"), "there were fewer");
         let swapped = changed(|space| space["features"].as_array_mut().unwrap().swap(0, 1));
         assert!(swapped.unwrap_err().to_string().contains("other features"));
         let longer = changed(|space| space["scales"].as_array_mut().unwrap().push(Value::Null));
         assert!(longer.is_err());
         let of_tomorrow = changed(|space| space["features"][0] = "warp_drive".into());
         assert!(of_tomorrow.is_err());
+    }
+
+    /// Workloads that differ in what their tensor pipes do, or in nothing that is known.
+    #[test]
+    fn tensor_pipes_and_nvlink_tell_workloads_apart_and_change_nothing_where_nobody_measured_them() {
+        let profile = |number: u32, metrics: &[(Metric, f64)]| {
+            let busy = (Metric::GpuBusyFraction, 0.2 + 0.1 * f64::from(number));
+            WorkloadProfile {
+                metrics: metrics.iter().copied().chain([busy]).collect(),
+                ..WorkloadProfile::empty(pillion_core::WorkloadKey::new(format!("w{number}")), "h100")
+            }
+        };
+        let plain: Vec<WorkloadProfile> = (0..5).map(|number| profile(number, &[])).collect();
+        let space = |profiles: &[WorkloadProfile]| {
+            let known: Vec<_> =
+                profiles.iter().map(|profile| (profile, Appetite::of(profile, false))).collect();
+            FeatureSpace::of(&known)
+        };
+        let without = space(&plain);
+        assert_eq!(without.scales[UNNAMED..], [None; FEATURES - UNNAMED], "absent stays absent");
+        for (metric, most) in [(Metric::TensorActiveFraction, 0.8), (Metric::NvlinkTxBytesPerSecond, 1e9)] {
+            let of = |number: u32| f64::from(number % 2) * most;
+            let told: Vec<_> = (0..5).map(|number| profile(number, &[(metric, of(number))])).collect();
+            let space = space(&told);
+            assert_eq!(space.scales.iter().skip(UNNAMED).flatten().count(), 1, "{metric:?}");
+            let point = |profile: &WorkloadProfile| space.point(profile, &Appetite::of(profile, false));
+            let (same, other) = (profile(1, &[(metric, of(0))]), profile(1, &[(metric, of(1))]));
+            let (a, b) = (point(&same), point(&other));
+            assert!(a.iter().zip(b).any(|(a, b)| (a - b).abs() > 0.1), "{metric:?}: {a:?} {b:?}");
+        }
     }
 
     #[test]

@@ -104,8 +104,8 @@ impl<'a> Evaluator<'_, 'a> {
     /// The rules that need no estimate.
     fn may_meet(&self, tenants: &[CandidateTenant<'a>], device: &DeviceView) -> Result<(), Reason> {
         let (joiner, hosts) = tenants.split_last().ok_or(Reason::NotShareable)?;
-        if hosts.iter().any(|host| !admit::owners_may_share(self.context.policy, host.owner, joiner.owner)) {
-            return Err(Reason::UserPolicy);
+        for host in hosts {
+            admit::owners_may_share(self.context.policy, host.owner, joiner.owner)?;
         }
         let need = tenants.iter().map(|tenant| tenant.memory_bytes).fold(0_u64, u64::saturating_add);
         if need > admit::memory_usable(device, self.context.policy) {

@@ -10,6 +10,7 @@ use crate::model::{SpeedEstimate, TenantInput};
 use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex};
 use crate::planner::trial::{Seen, Trials, TryKey};
 use crate::policy::Objective;
+use crate::trials::user_of;
 use crate::view::DeviceView;
 use pillion_core::Fraction;
 use pillion_core::metric::Metric;
@@ -151,13 +152,17 @@ impl<'a> Evaluator<'_, 'a> {
             Seen::At(_) => 1.0 - misfit,
             Seen::Never => {
                 let said = (1.0 - misfit) * kept[0].0 * kept[1].0;
-                said * trials.believed_fraction(device)
+                said * trials.believed_fraction(device, user_of(workloads[0]))
             }
         };
         let is_sure = keep_probability >= SURE_PROBABILITY;
         // Whoever went back already does not go back again.
         let is_restarted = pair.iter().any(|tenant| tenant.is_restarted);
         if is_restarted && !is_sure {
+            return None;
+        }
+        // What the guest loses by going back is counted against its own promise, which has to outlast that.
+        if keep_probability < 1.0 && !self.outlasts_going_back(trials, &pair[1]) {
             return None;
         }
         // 2. What they gain then: those that do not keep them are taken apart, so that what is unsure is worth more than its mean.
@@ -174,6 +179,13 @@ impl<'a> Evaluator<'_, 'a> {
         let broken = (1.0 - misfit - keep_probability).max(0.0);
         let weight = keep_probability * gain - broken * cost - misfit * worth::MISFIT_COST;
         (weight > TRIAL_WORTH_MIN).then_some((Trial { keep_probability, is_sure }, weight))
+    }
+
+    /// Whether a guest that is sent back at the first reading would still keep its promise.
+    fn outlasts_going_back(&self, trials: &Trials<'_>, guest: &CandidateTenant<'_>) -> bool {
+        let lost_seconds = trials.policy.trial_seconds + trials.policy.restart_seconds;
+        let slack = guest.promise.value() - 1.0;
+        self.typical.seconds(guest.runs).is_none_or(|seconds| lost_seconds <= slack * seconds)
     }
 
     /// What they win at these speeds.

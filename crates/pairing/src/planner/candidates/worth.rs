@@ -27,6 +27,10 @@ impl TypicalRun {
 }
 
 impl TypicalRun {
+    /// So many typical runs, in seconds; `None` where no duration is known.
+    pub(crate) fn seconds(self, runs: f64) -> Option<f64> {
+        self.0.map(|typical| runs * typical)
+    }
     /// What so many seconds are of a typical run; of an hour where none is known.
     pub(crate) fn share_of_run(self, seconds: f64) -> f64 {
         seconds / self.0.unwrap_or(RUN_SECONDS_UNKNOWN)

@@ -213,7 +213,9 @@ fn sharers(
 /// Everything about a job that a plan depends on, but its place in the queue.
 fn class_key(job: &WaitingJob) -> impl Hash + Eq + '_ {
     let promise = job.slowdown_ratio_max.value().to_bits();
-    let sharing = (promise, job.memory_bytes_declared, job.solo_cap, job.owes_runs > 0);
+    let beyond = job.use_beyond_fraction.to_bits();
+    let sharing =
+        (promise, job.memory_bytes_declared, job.solo_cap, job.owes_runs > 0, beyond, job.isolation);
     let who = (&job.workload, job.uid, &job.account, sharing);
     let place = (&job.partition, &job.gpu_type, &job.features, &job.excluded_nodes);
     // Durations in steps of a twentieth: closer they are guesses.

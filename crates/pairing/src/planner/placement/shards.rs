@@ -1,4 +1,6 @@
-//! What Slurm books and bills: hundredths of a device, by the share that a tenant is expected to use. They are not caps.
+//! What Slurm books and bills: hundredths of a device, by the share that a tenant is expected to use. They are not caps. What
+//! was seen to be used beyond that by runs before counts as expected, where the site has it so
+//! (docs/decisions/0017-shards-by-use.md).
 
 use crate::planner::admit::SHARDS_MIN;
 use pillion_core::Shards;
@@ -11,7 +13,7 @@ const HOST_SHARDS: (f64, f64) = (30.0, 70.0);
 const USE_UNKNOWN_FRACTION: f64 = 0.5;
 
 /// The share of the device that a workload uses alone.
-pub(crate) fn use_fraction(profile: &WorkloadProfile) -> f64 {
+fn use_fraction(profile: &WorkloadProfile) -> f64 {
     let active = profile.metrics.get(Metric::SmActiveFraction);
     active.or(profile.metrics.get(Metric::GpuBusyFraction)).unwrap_or(USE_UNKNOWN_FRACTION).max(0.01)
 }
@@ -21,9 +23,14 @@ fn shards(hundredths: f64) -> Shards {
     Shards::try_new(hundredths.round().clamp(1.0, 100.0) as u8).expect("clamped to 1..=100")
 }
 
+/// The share that a job is expected to use: what its workload uses alone, and what it was seen to use beyond.
+pub(crate) fn use_expected(profile: &WorkloadProfile, beyond_fraction: f64) -> f64 {
+    (use_fraction(profile) + beyond_fraction.max(0.0)).min(1.0)
+}
+
 /// What a job is booked with that starts alone and may be joined.
-pub(crate) fn of_host(profile: &WorkloadProfile) -> Shards {
-    shards((100.0 * use_fraction(profile)).clamp(HOST_SHARDS.0, HOST_SHARDS.1))
+pub(crate) fn of_host(own_use: f64) -> Shards {
+    shards((100.0 * own_use).clamp(HOST_SHARDS.0, HOST_SHARDS.1))
 }
 
 /// What two jobs are booked with that start together on a device of at most `tenants_max`, in proportion to use times speed:

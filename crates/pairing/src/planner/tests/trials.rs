@@ -138,7 +138,8 @@ fn nobody_waits_where_no_verdict_is_to_come() {
 }
 
 fn record(seen_count: u32, held_count: u32) -> TrialRecord {
-    TrialRecord { device_model: "h100".to_owned(), mechanism: Mps, seen_count, held_count }
+    let (user, device_model) = (String::new(), "h100".to_owned());
+    TrialRecord { user, device_model, mechanism: Mps, seen_count, held_count }
 }
 
 #[test]
@@ -150,6 +151,26 @@ fn devices_where_sharing_does_not_pay_are_left_alone() {
     assert_eq!([with(vec![record(100, 1)]), with(vec![record(100, 10)]), with(Vec::new())], [0, 1, 1]);
     let elsewhere = TrialRecord { device_model: "k80".to_owned(), ..record(100, 0) };
     assert_eq!(with(vec![elsewhere]), 1);
+}
+
+/// How fast a job goes its user says: with a hundred names and a counter that he writes slower in company, one user would end all
+/// trials of everybody.
+#[test]
+fn one_users_word_stops_his_own_trials_and_nobody_elses() {
+    let with = |records: Vec<TrialRecord>| {
+        let mut cluster = ClusterView { trials: TrialBook { records, ..TrialBook::default() }, ..alike(2) };
+        let mut light = cluster.profiles.iter().next().expect("one").clone();
+        light.workload = WorkloadKey::new("alice/light");
+        for job in &mut cluster.waiting {
+            job.workload = light.workload.clone();
+        }
+        cluster.profiles = ProfileBook::from(vec![light]);
+        tried(&cluster)
+    };
+    let of = |user: &str, seen_count| TrialRecord { user: user.to_owned(), ..record(seen_count, 0) };
+    assert_eq!([with(vec![of("mallory", 100)]), with(vec![of("alice", 100)])], [1, 0]);
+    let many = ["bob", "carol", "dave", "erin"].map(|user| of(user, 100));
+    assert_eq!(with(many.to_vec()), 0, "several together say something of the device");
 }
 
 #[test]
@@ -197,4 +218,17 @@ fn whoever_could_not_be_taken_apart_again_is_not_tried() {
     strangers.waiting[1].uid = UserId(4_242);
     let any = Policy { users: UserPolicy::Any, ..daring() };
     assert_eq!(trials(&super::plan(&strangers, &DOUBT, &any)), 0);
+}
+
+#[test]
+fn whose_own_promise_would_not_outlast_going_back_is_no_guest() {
+    // A minute of trial and a minute to start again, of a promise of 1.25.
+    for (seconds, is_tried) in [(470.0, 0), (490.0, 1)] {
+        let mut cluster = alike(2);
+        let mut short = profile("light", 0.1, 0.05, 8);
+        short.throughput_per_second = Some(10.0);
+        short.duration_seconds = Some(seconds);
+        cluster.profiles = ProfileBook::from(vec![short]);
+        assert_eq!(tried(&cluster), is_tried, "of {seconds} s");
+    }
 }

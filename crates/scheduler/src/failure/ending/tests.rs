@@ -147,9 +147,13 @@ impl World {
         events.into_iter().filter(|it| it.kind == EventKind::ClientsEnded).map(|it| it.detail).collect()
     }
 
-    fn is_ready(&self) -> bool {
+    fn ready(&self, cause: RequeueCause) -> Ready {
         let active = Arc::clone(&self.context.board().active);
-        self.context.endings.is_ready(&self.context, &requeue(), &active)
+        self.context.endings.ready(&self.context, &Requeue { cause, ..requeue() }, &active)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready(RequeueCause::Evicted) == Ready::Now
     }
 }
 
@@ -201,7 +205,7 @@ async fn who_is_not_there_is_told_when_it_is() {
 
 #[tokio::test]
 async fn slurm_is_asked_when_the_tenant_stands_still_or_cannot() {
-    for answer in [EndOutcome::Held, EndOutcome::NotHeld("no group".into())] {
+    for answer in [EndOutcome::Held, not_held(false)] {
         let mut world = World::new().await;
         assert!(!world.is_ready() && !world.is_ready());
         assert_eq!(world.orders(), [EndOrder::Hold], "asked once");
@@ -214,6 +218,67 @@ async fn slurm_is_asked_when_the_tenant_stands_still_or_cannot() {
         world.hears("n1", ENDED).await;
         assert_eq!(world.details().await.len(), 1);
     }
+}
+
+fn not_held(outlasts_sigterm: bool) -> EndOutcome {
+    EndOutcome::NotHeld { why: "no group".into(), outlasts_sigterm }
+}
+
+/// Seen on real Slurm: SIGTERM killed a guest at work that no control group held, and his host died of it.
+#[tokio::test]
+async fn a_guest_that_goes_back_never_takes_along_those_for_whom_he_goes() {
+    use RequeueCause::SentBack;
+    for (answer, ready) in [
+        (EndOutcome::Held, Ready::Now),
+        (not_held(true), Ready::Now),
+        (not_held(false), Ready::Never("no group".into())),
+    ] {
+        let world = World::new().await;
+        assert_eq!(world.ready(SentBack), Ready::NotYet);
+        world.clock.set(at(NOW + 60));
+        assert_eq!(world.ready(SentBack), Ready::NotYet, "nobody knows what would follow");
+        world.hears("n1", answer).await;
+        assert_eq!(world.ready(SentBack), ready);
+    }
+    let away = World::new().await;
+    away.context.agents.disconnect(&away.stream);
+    assert_eq!(away.ready(SentBack), Ready::NotYet);
+    let lost = World::new().await;
+    assert_eq!(lost.ready(SentBack), Ready::NotYet);
+    lost.hears("n1", EndOutcome::Held).await;
+    lost.context.endings.answered(&lost.context, start(), Answer::Lost);
+    assert_eq!(lost.ready(SentBack), Ready::NotYet, "it goes on, and is not held again");
+}
+
+#[tokio::test]
+async fn an_agent_that_comes_anew_is_asked_anew() {
+    let mut world = World::new().await;
+    assert_eq!(world.ready(RequeueCause::SentBack), Ready::NotYet);
+    assert_eq!(world.orders(), [EndOrder::Hold]);
+    world.context.endings.agent_came(&NodeName::new("n1"));
+    assert_eq!(world.ready(RequeueCause::SentBack), Ready::NotYet);
+    assert_eq!(world.orders(), [EndOrder::Hold]);
+}
+
+/// It stays, is told so, and nothing more is begun that may end so.
+#[tokio::test]
+async fn a_guest_that_cannot_leave_without_harm_stays_and_is_the_last_that_was_tried() {
+    let mut world = World::new().await;
+    let sent_back = Requeue { cause: RequeueCause::SentBack, ..requeue() };
+    let event =
+        Event { at: at(NOW), kind: EventKind::SentBack, job_id: None, node: None, detail: String::new() };
+    world.context.store.intend_requeue(&sent_back, &event).await.unwrap();
+    let requeuer = Requeuer::new(Arc::clone(&world.context));
+    world.show(vec![Job { state: JobState::Running, ..ending(0) }]);
+    requeuer.tick().await.unwrap();
+    world.hears("n1", not_held(false)).await;
+    requeuer.tick().await.unwrap();
+    assert!(world.context.store.open_requeues().await.unwrap().is_empty());
+    let events = world.context.store.events(start().job_id).await.unwrap();
+    let told = events.iter().find(|event| event.kind == EventKind::RequeueRefused).unwrap();
+    assert!(told.detail.contains("could take its neighbours along"), "{}", told.detail);
+    assert_eq!(world.orders(), [EndOrder::Hold, EndOrder::LetGo]);
+    assert!(world.context.board().is_parting_unsafe);
 }
 
 #[tokio::test]

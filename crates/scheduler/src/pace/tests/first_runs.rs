@@ -35,6 +35,28 @@ async fn a_first_run_that_was_joined_has_its_promise_followed() {
     assert!(restless.kinds(0).await.is_empty(), "it was never steadier by itself");
 }
 
+/// What the board held is gone with the scheduler, and what the guest's decision says of the host is not.
+#[tokio::test]
+async fn a_scheduler_that_is_started_again_follows_the_promise_of_a_joined_first_run_too() {
+    let host = Is { run_count: 0, ..PLAIN };
+    let mut world = World::new(Watch::Act, &[host, PLAIN]);
+    world.pass_for(80, &SLOWED).await;
+    assert!(world.kinds(0).await.is_empty(), "nothing is known of it");
+    let mut world = World::new(Watch::Act, &[host, PLAIN]);
+    let unseen = FirstRun::unseen(workload(0), "h100");
+    let profile = WorkloadProfile { throughput_per_second: Some(RATE), ..unseen.profile.clone() };
+    let first = FirstRun { profile, drift_fraction: Some(0.02), ..unseen };
+    let mut active = Vec::clone(&world.context.board().active);
+    for member in &mut active[0].members[..1] {
+        (member.plan.memory_bytes, member.plan.estimate) = (None, None);
+    }
+    active[0].first_run = Some(Box::new(first));
+    world.context.board_mut().active = Arc::new(active);
+    world.pass_for(80, &SLOWED).await;
+    assert_eq!(world.kinds(0).await, ["promise-breaking"]);
+    assert_eq!(world.intended().await[0].start, world.start(1));
+}
+
 /// Its guest came to it by minutes of measurement, so its user's word is taken: at the first reading, and of one user once an hour.
 #[tokio::test]
 async fn the_word_of_a_first_runs_user_sends_a_stranger_away_once_an_hour() {

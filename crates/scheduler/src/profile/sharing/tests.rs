@@ -10,6 +10,7 @@ use pillion_store::{JobRecord, MemberStep, Naming, NewDecision, NewMember, Store
 use crate::testing::{at, member, new_decision, record, summary};
 use pillion_core::decision::MemberState::{Planned, Released, Running};
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
+use pillion_core::event::EventKind;
 use pillion_core::metric::Metric;
 use pillion_core::name::NameSource;
 use pillion_core::report::{
@@ -23,6 +24,8 @@ use pillion_core::{
 use pillion_pairing::Role;
 use pillion_slurm::Ending;
 use std::sync::Arc;
+
+mod charged;
 
 /// Seconds on one device, alone and then beside others.
 struct Told {
@@ -79,6 +82,10 @@ struct World {
 
 impl World {
     async fn new() -> Self {
+        Self::with(Settings::default()).await
+    }
+
+    async fn with(settings: Settings) -> Self {
         let store = Arc::new(MemoryStore::new());
         let slurm = pillion_fake_slurm::FakeSlurm::new(
             pillion_fake_slurm::FakeSettings::default(),
@@ -92,7 +99,7 @@ impl World {
             Arc::new(slurm),
             Arc::clone(&store) as _,
             Arc::new(Agents::default()),
-            Settings::default(),
+            settings,
         );
         let device = DeviceDescription { memory_bytes: 100, ..pillion_test_kit::device(1) };
         store.record_devices(&node(), &[device], at(0)).await.unwrap();
@@ -136,6 +143,7 @@ impl World {
         })))
         .await;
         let job = JobRecord {
+            uid: UserId(1000 + which),
             workload: workload(which),
             submitted_at: at(90),
             started_at: Some(at(told.from)),

@@ -6,7 +6,7 @@ use crate::scan::Scan;
 use crate::testing::{NOW, at, decision, member, node};
 use pillion_core::decision::MemberState;
 use pillion_core::share::Sharing;
-use pillion_core::{Fraction, JobStart, Revision, SlowdownRatio, UserId, WorkloadKey};
+use pillion_core::{Fraction, Revision, SlowdownRatio, UserId, WorkloadKey};
 use pillion_pairing::{ObservedTenant, Policy};
 use pillion_slurm::NodeAvailability;
 
@@ -38,15 +38,19 @@ fn made(
 ) -> TrialBook {
     let scan = Scan::new(at(NOW), Vec::new(), vec![node(NodeAvailability::Up)], &["shared".to_owned()], 0);
     let place = (NodeName::new("n1"), GresType::new("g1"));
-    let speeds = speeds.iter().map(|(id, speed)| (start(*id), *speed)).collect();
+    let speeds: BTreeMap<JobStart, f64> = speeds.iter().map(|(id, speed)| (start(*id), *speed)).collect();
+    let members: Vec<_> = active_members(decisions).collect();
+    let seen = Watched::of(&members, &speeds, at(NOW));
     let settings = PaceSettings {
         watch: Watch::Act,
         by_partition: [("calm".to_owned(), Watch::Advise)].into(),
         ..PaceSettings::default()
     };
     let own = TrialSources {
+        is_parting_unsafe: false,
         pace: &settings,
         speeds: &[(place, speeds)].into(),
+        watched: &seen.into_iter().map(|seen| (seen.combination(), seen)).collect(),
         steadfast: &[start(9)].into(),
         history,
     };
@@ -61,6 +65,7 @@ fn made(
         profiles: &[],
         policy: &Policy::default(),
         owed: &BTreeMap::new(),
+        charged: &crate::view::Charged::default(),
         amiss: &crate::device_status::Amiss::default(),
         first_runs: &BTreeMap::new(),
         alone_devices_max: 2,
@@ -121,6 +126,19 @@ fn stored(number: u64, speeds: [Option<f64>; 2], cap: Option<f64>, fits: bool) -
     }
 }
 
+/// Of two users the slower one says that it broke.
+#[test]
+fn a_sharing_is_the_word_of_whoever_was_slower() {
+    let verdict = |speeds| {
+        let tenants = ["alice/a", "bob/b"].map(|workload| (WorkloadKey::new(workload), None));
+        TrialVerdict::new("h100", Mechanism::Mps, tenants, speeds)
+    };
+    let verdicts = [verdict(Some([0.9, 0.3])), verdict(Some([0.3, 0.9])), verdict(Some([0.9, 0.9]))];
+    let records = records(verdicts.iter(), 0.8);
+    let counts = records.iter().map(|record| (record.user.as_str(), record.seen_count, record.held_count));
+    assert_eq!(counts.collect::<Vec<_>>(), [("alice", 2, 1), ("bob", 1, 0)]);
+}
+
 #[test]
 fn each_combination_counts_once_as_it_was_seen_last() {
     let mut history = TrialHistory::default();
@@ -155,6 +173,8 @@ fn whom_nothing_would_take_apart_again_is_not_tried() {
         memory_bytes_declared: None,
         solo_cap: None,
         owes_runs: 0,
+        use_beyond_fraction: 0.0,
+        isolation: pillion_core::isolation::Isolation::Shared,
         gpu_type: None,
         cpus: 1,
         memory_mib: 1,
@@ -167,4 +187,17 @@ fn whom_nothing_would_take_apart_again_is_not_tried() {
     let waiting = [waits(7, "shared"), waits(8, "calm"), waits(9, "shared"), waits(10, "shared,calm")];
     let excluded = made(&[], &[], &TrialHistory::default(), &waiting).excluded;
     assert_eq!(excluded.into_iter().map(|id| id.id).collect::<Vec<_>>(), [8, 9, 10]);
+}
+
+#[test]
+fn what_the_watch_saw_counts_while_one_of_them_runs_and_some_time_longer() {
+    let two = company(true, 5);
+    let members: Vec<_> = active_members(&two).collect();
+    let seen = Watched::of(&members, &[(start(1), 0.9), (start(2), 0.7)].into(), at(NOW)).unwrap();
+    assert!(Watched::of(&members, &[(start(1), 0.9)].into(), at(NOW)).is_none(), "one was not judged");
+    assert!(Watched::of(&members[..1], &[(start(1), 0.9)].into(), at(NOW)).is_none(), "one alone");
+    for (running, later, is_needed) in [(vec![1], 90_000, true), (vec![], 500, true), (vec![9], 700, false)] {
+        let running = running.into_iter().map(start).collect();
+        assert_eq!(seen.is_needed(&running, at(NOW + later)), is_needed, "{later} s later");
+    }
 }

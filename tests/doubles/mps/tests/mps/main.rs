@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod endings;
 mod faults;
 mod node;
 mod partitions;
 mod refusals;
+mod scopes;
 mod strangers;
 
 use node::{Node, command, connected, is_root, runs, until};

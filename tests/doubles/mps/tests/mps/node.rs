@@ -76,7 +76,12 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn start() -> Self {
-        Self::with_programs(Path::new(PROGRAMS[0]).parent().unwrap().to_owned())
+        Self::with_programs(Path::new(PROGRAMS[0]).parent().unwrap().to_owned(), false)
+    }
+
+    /// One on which a client that is killed at work takes its neighbours along.
+    pub(crate) fn harsh() -> Self {
+        Self::with_programs(Path::new(PROGRAMS[0]).parent().unwrap().to_owned(), true)
     }
 
     /// With programs that every user may run.
@@ -92,10 +97,11 @@ impl Node {
         node
     }
 
-    fn with_programs(programs: PathBuf) -> Self {
+    fn with_programs(programs: PathBuf, killed_client_ends_mps: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let machine = Machine::new(&MachineConfig::plain("n1", "h200", 2)).unwrap();
+        let config = MachineConfig { killed_client_ends_mps, ..MachineConfig::plain("n1", "h200", 2) };
+        let machine = Machine::new(&config).unwrap();
         let socket = directory.path().join("driver.sock");
         let (stop, stopped) = oneshot::channel::<()>();
         let driver = std::thread::spawn(move || {

@@ -1,12 +1,12 @@
 //! Set-ups in which jobs cannot start, end or come back as they should: MUNGE, and what slurm.conf says of a job's life.
 
-use super::{Broken, Credential, FAIL, Facts, WARN, conf};
+use super::{Broken, Credential, FAIL, Facts, Status, WARN, conf};
 
 fn munge_of(facts: &mut Facts) -> &mut super::Munge {
     facts.munge.as_mut().expect("known")
 }
 
-pub(super) const BROKEN: [Broken; 6] = [
+pub(super) const BROKEN: [Broken; 7] = [
     ("munge", FAIL, "there is no socket /run/munge/munge.socket.2", "AuthInfo=socket=PATH", |f| {
         munge_of(f).has_socket = false;
     }),
@@ -43,17 +43,40 @@ pub(super) const BROKEN: [Broken; 6] = [
     ("prolog-flags", WARN, "PrologFlags=Alloc,Serial has Serial", "take Serial out of PrologFlags", |f| {
         f.slurm_conf = Ok(conf(&[("PrologFlags", "Alloc,Serial")]));
     }),
+    (
+        "proctrack-type",
+        WARN,
+        "ProctrackType=proctrack/linuxproc: a guest cannot be held",
+        "set ProctrackType=proctrack/cgroup",
+        |f| {
+            f.slurm_conf = Ok(conf(&[("ProctrackType", "proctrack/linuxproc")]));
+            f.config_text.text =
+                Ok(format!("{}[policy.watch_partitions]\nshared = \"act\"\n", super::CONFIG));
+        },
+    ),
 ];
+
+/// What one check says of a set-up.
+fn status(facts: &Facts, check: &str) -> Option<Status> {
+    super::examine(facts).iter().find(|finding| finding.check == check).map(|finding| finding.status)
+}
 
 #[test]
 fn a_slower_scan_wants_jobs_to_be_remembered_longer() {
     let mut facts = super::sound();
     facts.slurm_conf = Ok(conf(&[("MinJobAge", "35 sec")]));
-    let status = |facts: &Facts| {
-        let findings = super::examine(facts);
-        findings.iter().find(|finding| finding.check == "min-job-age").map(|finding| finding.status)
-    };
-    assert_eq!(status(&facts), Some(WARN));
+    assert_eq!(status(&facts, "min-job-age"), Some(WARN));
     facts.config_text.text = Ok(format!("scan_period_seconds = 10.0\n{}", super::CONFIG));
-    assert_eq!(status(&facts), Some(FAIL));
+    assert_eq!(status(&facts, "min-job-age"), Some(FAIL));
+}
+
+#[test]
+fn how_jobs_are_tracked_matters_only_where_guests_go_back() {
+    let mut facts = super::sound();
+    facts.slurm_conf = Ok(conf(&[("ProctrackType", "proctrack/linuxproc")]));
+    assert_eq!(status(&facts, "proctrack-type"), Some(Status::Ok));
+    facts.config_text.text = Ok(format!("{}[policy]\nwatch = \"act\"\n", super::CONFIG));
+    assert_eq!(status(&facts, "proctrack-type"), Some(WARN));
+    facts.slurm_conf = Ok(conf(&[]));
+    assert_eq!(status(&facts, "proctrack-type"), Some(Status::Ok));
 }

@@ -12,7 +12,7 @@ fn break_by(facts: &mut Facts, kind: SetupFaultKind, detail: &str) {
     setup_of(facts).faults.push(SetupFault { kind: kind.to_string(), detail: detail.to_owned() });
 }
 
-pub(super) const BROKEN: [Broken; 12] = [
+pub(super) const BROKEN: [Broken; 13] = [
     ("node-setup", FAIL, "node n1: /etc/slurm/plugstack.conf does not load", "optional pillion.so", |f| {
         break_by(f, SetupFaultKind::NoPlugin, "/etc/slurm/plugstack.conf does not load pillion.so");
     }),
@@ -78,6 +78,16 @@ pub(super) const BROKEN: [Broken; 12] = [
             let detail =
                 "/run/pillion/progress is no file system of its own: jobs can fill the one that it lies on";
             break_by(f, SetupFaultKind::ProgressUnbounded, detail);
+        },
+    ),
+    (
+        "node-setup",
+        WARN,
+        "there is no /usr/bin/busctl: MPS daemons stay in the agent's control group",
+        "see that dbus runs there",
+        |f| {
+            let detail = "there is no /usr/bin/busctl: MPS daemons stay in the agent's control group";
+            break_by(f, SetupFaultKind::MpsUnscoped, detail);
         },
     ),
     (

@@ -116,6 +116,7 @@ pub(super) fn conf(changes: &[(&str, &str)]) -> SlurmConf {
         ("JobRequeue", "1"),
         ("MinJobAge", "300 sec"),
         ("PrologFlags", "Alloc,Contain"),
+        ("ProctrackType", "proctrack/cgroup"),
     ];
     let is_other = |name: &str| !changes.iter().any(|(other, _)| *other == name);
     let kept = sound.into_iter().filter(|(name, _)| is_other(name));

@@ -3,6 +3,7 @@
 use super::{BOUND_SECONDS, Begins, Device, Seat, Site};
 use crate::trials::{TrialBook, TrialKind};
 use crate::view::{ClusterView, DeviceView, Tenant, WaitingJob};
+use pillion_core::isolation::Isolation;
 use pillion_core::share::Sharing;
 use pillion_core::{DecisionId, GresType, Shards, UnixTime};
 use std::collections::BTreeSet;
@@ -78,6 +79,7 @@ impl Site<'_> {
             group: Some(DecisionId(group)),
             is_running: true,
             sharing: Sharing::by(self.truth.mechanism, seat.cap, None),
+            isolation: Isolation::Shared,
             shards: Shards::try_new(if first_run.is_some() { 50 } else { 40 }).unwrap_or(Shards::ALL),
             slowdown_ratio_max: waiting.slowdown_ratio_max,
             memory_bytes: first_run.is_none().then_some(0),

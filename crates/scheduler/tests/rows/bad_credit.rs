@@ -16,7 +16,9 @@ use pillion_scheduler::engine::Engine;
 use pillion_scheduler::pace::Pace;
 use pillion_scheduler::profile::Profile;
 use pillion_store::prelude::*;
-use pillion_store::{CreditLoss, Event, JobRecord, NewDecision, NewMember, StoredProfile};
+use pillion_store::{
+    CreditLoss, Event, JobRecord, NewDecision, NewMember, RunAccount, StoredProfile,
+};
 use std::sync::Arc;
 
 const GIB: u64 = 1 << 30;
@@ -100,6 +102,25 @@ async fn a_loss_of_credit_that_cannot_be_read_hides_no_other() {
     assert_eq!(owed.iter().map(|one| one.uid).collect::<Vec<_>>(), [UserId(1002)]);
     world.scan(1).await;
     Engine::new(world.world()).tick().await.expect("and there is a plan");
+}
+
+#[tokio::test]
+async fn what_was_used_beyond_a_profile_and_cannot_be_read_hides_no_other() {
+    let Some(world) = World::new().await else { return };
+    for (id, uid) in [(1, 1001), (2, 1002)] {
+        world.runs([id]).await;
+        let run = RunAccount { uid: UserId(uid), use_beyond_fraction: Some(0.5), ..account(id) };
+        world.store.profile_run(start(id), &gres(), &run, &LESSON, None).await.expect("kept");
+    }
+    world.sql("update use_beyond set uid = -1 where uid = 1001".to_owned()).await;
+    let charges = world.store.charges().await.expect("one bad row is no reason to stop");
+    assert!(charges.len() == 2 && charges.iter().all(|charge| charge.uid == UserId(1002)), "{charges:?}");
+    // One that is refused is charged nothing, and its run is passed over.
+    world.refuse("use_beyond", "uid = 1003").await;
+    world.runs([3]).await;
+    let run = RunAccount { uid: UserId(1003), use_beyond_fraction: Some(0.5), ..account(3) };
+    let refused = world.store.profile_run(start(3), &gres(), &run, &LESSON, None).await;
+    assert!(refused.is_err_and(|error| error.is_of_one_row()), "the tick goes on with the next");
 }
 
 /// Keeps a profile, by a run of its own.

@@ -1,0 +1,107 @@
+//! A queue played out on one device by one rule. Knows what is true: how fast a job is in an instance, and what a cut costs.
+
+use super::QueuedJob;
+use super::rules::Rule;
+use pillion_core::mig::{Geometry, Slot};
+
+/// What making and destroying an instance takes (an A30, a public log).
+const CREATE_SECONDS: f64 = 0.15;
+const DESTROY_SECONDS: f64 = 0.11;
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Played {
+    /// Until the last one ended.
+    pub(super) makespan_seconds: f64,
+    /// Mean time from submission to end.
+    pub(super) turnaround_seconds: f64,
+    /// The slowdown of all but one job in twenty.
+    pub(super) slowdown_ratio_p95: f64,
+    pub(super) slowdown_ratio_most: f64,
+}
+
+/// A device in the course of a queue.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Device {
+    /// Who runs in which instance, and until when.
+    pub(super) running: Vec<(f64, Slot)>,
+    /// Instances that stand empty.
+    pub(super) standing: Vec<Slot>,
+}
+
+impl Device {
+    pub(super) fn tenants(&self) -> Vec<Slot> {
+        self.running.iter().map(|(_, slot)| *slot).collect()
+    }
+
+    /// Makes what is not there, after destroying what is in the way; how long that takes.
+    fn cut(&mut self, geometry: &Geometry, wanted: &[Slot]) -> f64 {
+        let mut seconds = 0.0;
+        for slot in wanted {
+            if let Some(at) = self.standing.iter().position(|there| there == slot) {
+                self.standing.remove(at);
+                continue;
+            }
+            let count_before = self.standing.len();
+            self.standing.retain(|there| wanted.contains(there) || geometry.check(&[*there, *slot]).is_ok());
+            let destroyed = u32::try_from(count_before - self.standing.len()).unwrap_or(u32::MAX);
+            seconds += CREATE_SECONDS + DESTROY_SECONDS * f64::from(destroyed);
+        }
+        seconds
+    }
+}
+
+/// Plays the queue to its end.
+pub(super) fn play(geometry: &Geometry, jobs: &[QueuedJob], rule: &Rule) -> Played {
+    let mut device = Device::default();
+    let mut waiting: Vec<usize> = (0..jobs.len()).collect();
+    let (mut now, mut ends, mut slowdowns) = (0.0_f64, Vec::new(), Vec::new());
+    loop {
+        loop {
+            let queue: Vec<&QueuedJob> = waiting.iter().map(|job| &jobs[*job]).collect();
+            let starts = rule.choose(geometry, &device, &queue);
+            if starts.is_empty() {
+                break;
+            }
+            let slots: Vec<Slot> = starts.iter().map(|(_, slot)| *slot).collect();
+            debug_assert!(geometry.check(&[device.tenants(), slots.clone()].concat()).is_ok());
+            let begun = now + device.cut(geometry, &slots);
+            for (at, slot) in &starts {
+                let job = &jobs[waiting[*at]];
+                let speed = job.speeds[&slot.profile];
+                device.running.push((begun + job.duration_seconds / speed, *slot));
+                slowdowns.push(speed.recip());
+            }
+            let mut at = 0;
+            waiting.retain(|_| {
+                at += 1;
+                !starts.iter().any(|(started, _)| *started == at - 1)
+            });
+        }
+        let next = device.running.iter().enumerate().min_by(|a, b| a.1.0.total_cmp(&b.1.0));
+        let Some((first, _)) = next else { break };
+        let (end, slot) = device.running.swap_remove(first);
+        device.standing.push(slot);
+        now = end;
+        ends.push(end);
+    }
+    assert!(waiting.is_empty(), "every rule gives everybody a device in the end");
+    played(&ends, slowdowns)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a queue of jobs"
+)]
+fn played(ends: &[f64], mut slowdowns: Vec<f64>) -> Played {
+    slowdowns.sort_by(f64::total_cmp);
+    let rank = (0.95 * slowdowns.len() as f64).ceil() as usize;
+    Played {
+        makespan_seconds: ends.iter().copied().fold(0.0, f64::max),
+        turnaround_seconds: ends.iter().sum::<f64>() / ends.len().max(1) as f64,
+        slowdown_ratio_p95: slowdowns.get(rank.saturating_sub(1)).copied().unwrap_or(1.0),
+        slowdown_ratio_most: slowdowns.last().copied().unwrap_or(1.0),
+    }
+}
