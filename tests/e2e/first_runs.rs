@@ -3,7 +3,7 @@
 //! counts no progress is joined by nobody, and who asks for nothing is none of ours.
 
 use crate::faults::wait_for_event;
-use crate::rides::{SOON, decisions, load, make_known_for, member_of, script, starts, submit};
+use crate::rides::{SOON, decisions, guest, load, make_known_for, member_of, script, starts, submit};
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
 use pillion_tests::cluster::spec::PoolNode;
@@ -41,14 +41,6 @@ fn cluster() -> Cluster {
     .unwrap();
     cluster.start_pillion().unwrap();
     cluster
-}
-
-/// One that outlasts SIGTERM in its first start, for there are no control groups here, and is short in its next.
-fn guest(work: &str) -> String {
-    script(&format!(
-        "if [ \"${{SLURM_RESTART_COUNT:-0}}\" = 0 ]; then trap '' TERM; seconds={LONG_SECONDS}; else seconds=120; fi\n\
-         exec pillion-load {work} --seconds $seconds"
-    ))
 }
 
 fn why(cluster: &Cluster, user: &str, job: SlurmJobId) -> String {
@@ -91,7 +83,7 @@ fn a_first_run_is_joined_after_its_minutes_and_its_guest_goes_back_where_its_pro
         &["--colocate=no", "--gres=gpu:1", "-c1", "--mem=100", "-t5"],
     );
     let guests = [("alice", "mild", MILD), ("bob", "deceptive", DECEPTIVE), ("carol", "mild", MILD)]
-        .map(|(user, name, work)| submit(&cluster, user, name, &guest(work), &["-t5"]));
+        .map(|(user, name, work)| submit(&cluster, user, name, &guest(work, [LONG_SECONDS, 120]), &["-t5"]));
     has_joined(&cluster, "alice", [firsts[0], guests[0]]);
     has_joined(&cluster, "bob", [firsts[1], guests[1]]);
     // What was seen of them alone is the scheduler's that dies here.

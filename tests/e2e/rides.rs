@@ -33,6 +33,15 @@ pub(crate) fn load(name: &str, seconds: u32) -> String {
     script(&format!("exec pillion-load {name} --seconds {seconds}"))
 }
 
+/// A guest that is sent back: its first start and its next are so long, in seconds of the simulated machine. The first outlasts
+/// SIGTERM, for there are no control groups here to hold it by.
+pub(crate) fn guest(work: &str, [first_seconds, next_seconds]: [u32; 2]) -> String {
+    script(&format!(
+        "if [ \"${{SLURM_RESTART_COUNT:-0}}\" = 0 ]; then trap '' TERM; seconds={first_seconds}; else seconds={next_seconds}; fi\n\
+         exec pillion-load {work} --seconds $seconds"
+    ))
+}
+
 /// Submits a job that may share, under the name of its workload.
 pub(crate) fn submit(
     cluster: &Cluster,

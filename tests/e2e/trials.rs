@@ -3,7 +3,7 @@
 //! the MPS daemon, within two minutes, and runs alone to its end, exactly once more.
 
 use crate::faults::wait_for_event;
-use crate::rides::{SOON, decisions, load, make_known_for, member_of, script, starts, submit};
+use crate::rides::{SOON, decisions, guest, load, make_known_for, member_of, starts, submit};
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
 use pillion_tests::cluster::spec::{NodeBackend, PoolNode};
@@ -48,20 +48,12 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// One that would run for long, and whose next start is short. It outlasts SIGTERM, for there are no control groups here to hold it by.
-fn guest(work: &str) -> String {
-    script(&format!(
-        "if [ \"${{SLURM_RESTART_COUNT:-0}}\" = 0 ]; then trap '' TERM; seconds={LONG_SECONDS}; else seconds=300; fi\n\
-         exec pillion-load {work} --seconds $seconds"
-    ))
-}
-
 /// A host and a guest, who begin together.
 fn pair(cluster: &Cluster, user: &str, [(host, work), (other, its)]: [Named; 2]) -> [SlurmJobId; 2] {
     let begin = cluster.begin_together(3).unwrap();
     [
         submit(cluster, user, &format!("{host},{TIGHT}"), &load(work, LONG_SECONDS), &[&begin]),
-        submit(cluster, user, &format!("{other},{LOOSE}"), &guest(its), &[&begin]),
+        submit(cluster, user, &format!("{other},{LOOSE}"), &guest(its, [LONG_SECONDS, 300]), &[&begin]),
     ]
 }
 

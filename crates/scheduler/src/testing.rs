@@ -183,12 +183,17 @@ pub(crate) fn scan(job: Option<Job>, availability: NodeAvailability) -> Scan {
 
 /// A scheduler's world at [`NOW`], with a Slurm that has nothing, a store that is empty and no agent.
 pub(crate) fn context() -> Arc<Context> {
+    context_of(Settings::default())
+}
+
+/// The same with other settings.
+pub(crate) fn context_of(settings: Settings) -> Arc<Context> {
     Arc::new(Context::new(
         Arc::new(ManualClock::new(at(NOW))),
         Arc::new(FakeSlurm::new(FakeSettings::default(), Vec::new(), Vec::new(), at(NOW))),
         Arc::new(MemoryStore::new()),
         Arc::new(Agents::default()),
-        Settings::default(),
+        settings,
     ))
 }
 

@@ -1,24 +1,13 @@
 //! What of the settings reaches a plan.
 
 use super::*;
-use crate::agents::Agents;
-use crate::store::memory::MemoryStore;
-use crate::testing::{NOW, at, job, node};
-use pillion_core::ManualClock;
+use crate::testing::{NOW, at, context_of, job, node};
 use pillion_core::mark::Mark;
-use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 use pillion_slurm::{Job, JobState, NodeAvailability};
 
 /// In which order these are served: each a job of this user, and of a workload that nobody has seen.
 async fn served(alone_devices_max: u32, uids: &[u32]) -> Vec<u32> {
-    let slurm = FakeSlurm::new(FakeSettings::default(), Vec::new(), Vec::new(), at(NOW));
-    let context = Arc::new(Context::new(
-        Arc::new(ManualClock::new(at(NOW))),
-        Arc::new(slurm),
-        Arc::new(MemoryStore::new()),
-        Arc::new(Agents::default()),
-        Settings { alone_devices_max, ..Settings::default() },
-    ));
+    let context = context_of(Settings { alone_devices_max, ..Settings::default() });
     let waiting = (1..).zip(uids).map(|(id, uid)| {
         let mark = Mark { workload_digest: format!("new{id}"), ..Mark::default() };
         let waits = job(JobState::Pending);
