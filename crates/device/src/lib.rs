@@ -15,6 +15,7 @@ pub mod kernel_log;
 /// and `status`. A backend gives out those that its devices have, and answers for no other.
 pub mod mechanism {
     pub mod ccs;
+    pub mod mig;
     pub mod mps;
 }
 pub mod mps;
@@ -24,6 +25,7 @@ mod worker;
 
 pub use error::DeviceError;
 pub use mechanism::ccs::CcsControl;
+pub use mechanism::mig::MigControl;
 pub use mechanism::mps::{MpsControl, MpsSettings, MpsState, MpsStatus};
 
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Reading};
@@ -97,6 +99,11 @@ pub trait Backend: Send {
     fn ccs(&mut self) -> Option<&mut dyn CcsControl> {
         None
     }
+
+    /// What cuts its devices by MIG; `None`: nothing does here.
+    fn mig(&mut self) -> Option<&mut dyn MigControl> {
+        None
+    }
 }
 
 impl dyn Backend + '_ {
@@ -114,6 +121,14 @@ impl dyn Backend + '_ {
     /// [`DeviceError::Unsupported`] where there are none.
     pub fn ccs_on(&mut self, index: u32) -> Result<&mut dyn CcsControl, DeviceError> {
         self.ccs().ok_or_else(|| lacks(index, Mechanism::Ccs))
+    }
+
+    /// MIG for one device.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unsupported`] where nothing cuts it.
+    pub fn mig_on(&mut self, index: u32) -> Result<&mut dyn MigControl, DeviceError> {
+        self.mig().ok_or_else(|| lacks(index, Mechanism::Mig))
     }
 }
 
