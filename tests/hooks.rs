@@ -1,5 +1,5 @@
-//! `EpilogSlurmctld` of `deploy/slurm/hooks`, run without Slurm: what the end of a job costs, whatever the scheduler does. A
-//! job that asked nothing of us pays for no program, and none waits for a scheduler that does not answer.
+//! The hooks of `deploy/slurm/hooks`, run without Slurm: what the start and the end of a job cost, whatever the daemons do. A job
+//! that asked nothing of us pays for no program, and none waits for a scheduler that does not answer.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(20);
 const HOOK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm/hooks/epilog_slurmctld");
+const NODE_HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm/hooks");
 const PROGRAMS: &str = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
 const HEARTBEAT: &str = "pillion1 epoch=1 bound=600 mode=active\nslowdown=1.25\n\
      pool=shared cpus=8 memory_mib=8000 features= gpu_types=\npool=big cpus=8 memory_mib=8000 features= gpu_types=\n";
@@ -150,4 +151,45 @@ fn settings_are_read_and_never_executed() {
     hook.wait_for_count(1);
     assert_eq!(hook.ran(), [format!("pillion http://c:6820$(touch {canary})")]);
     assert!(!hook.path("canary").exists());
+}
+
+/// `Prolog` or `Epilog`, on a node whose agent keeps its state in the folder `state`, if there is one.
+fn node_hook(name: &str) -> Hook {
+    let hook = Hook { folder: tempfile::tempdir().unwrap() };
+    let mut text = std::fs::read_to_string(Path::new(NODE_HOOKS).join(name)).unwrap();
+    for (from, to) in [
+        (PROGRAMS, format!("PATH={}", hook.path("bin").display())),
+        ("state=/var/lib/pillion-agent\n", format!("state={}\n", hook.path("state").display())),
+        ("settings=/etc/pillion/hooks.env\n", format!("settings={}\n", hook.path("hooks.env").display())),
+    ] {
+        assert!(text.contains(from), "{name} no longer holds '{from}'");
+        text = text.replace(from, &to);
+    }
+    std::fs::create_dir(hook.path("bin")).unwrap();
+    write_program(&hook.path("hook"), &text);
+    for program in ["timeout", "pillion-agent", "sh", "cat", "sed"] {
+        hook.add_program(program, "exit 1");
+    }
+    hook
+}
+
+#[test]
+fn a_node_where_no_agent_has_ever_run_starts_no_program() {
+    for name in ["prolog", "epilog"] {
+        let hook = node_hook(name);
+        hook.job_ended(Some("gpu"));
+        assert_eq!(hook.ran(), [""; 0], "{name}");
+        // Once there was one, it is told, or what it left is cleaned up, whether it lives or not.
+        std::fs::create_dir(hook.path("state")).unwrap();
+        hook.job_ended(Some("gpu"));
+        assert_eq!(hook.ran(), ["timeout"], "{name}");
+        // Also where its state is elsewhere; the line is read and never executed.
+        std::fs::remove_dir(hook.path("state")).unwrap();
+        std::fs::create_dir(hook.path("$(touch elsewhere)")).unwrap();
+        let elsewhere = hook.path("$(touch elsewhere)").display().to_string();
+        std::fs::write(hook.path("hooks.env"), format!("# a remark\nPILLION_AGENT_STATE={elsewhere}"))
+            .unwrap();
+        hook.job_ended(Some("gpu"));
+        assert_eq!(hook.ran(), ["timeout", "timeout"], "{name}");
+    }
 }

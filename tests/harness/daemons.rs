@@ -117,6 +117,8 @@ pub(crate) fn hooks(cluster: &Cluster) -> Result<String> {
         let text = text.replace("PATH=/usr/sbin:", &path).replace("pillion-agent poke", &poke);
         let beat = format!("heartbeat={}\n", heartbeat(cluster).display());
         let text = text.replace("heartbeat=/run/pillion/heartbeat\n", &beat);
+        let state = format!("state={}\n", cluster.layout().path("agent").join("$SLURMD_NODENAME").display());
+        let text = text.replace("state=/var/lib/pillion-agent\n", &state);
         let copy = cluster.layout().write(&format!("conf/{name}"), text)?;
         chmod(&copy, Mode::from_raw_mode(0o755))
             .map_err(system_error(format!("make {} executable", copy.display())))?;
