@@ -207,10 +207,10 @@ fn slurm(now: UnixTime) -> FakeSlurm {
     let slurm = FakeSlurm::new(FakeSettings::default(), nodes, vec![partition], now);
     for number in 0..JOBS {
         let mark = Mark {
-            workload_digest: format!("{:016x}", number % WORKLOADS),
-            original_partition: "gpu".to_owned(),
-            original_field: "node".to_owned(),
-            original_gres: "gpu:1".to_owned(),
+            workload_digest: format!("{:016x}", number % WORKLOADS).into(),
+            original_partition: "gpu".into(),
+            original_field: "node".into(),
+            original_gres: "gpu:1".into(),
             ..Mark::default()
         };
         slurm.submit(FakeJob {

@@ -138,7 +138,7 @@ fn a_release_or_a_renewal_of_a_job_that_is_not_as_it_was_is_refused_whole() {
         PIN,
         "the job was started meanwhile",
     );
-    let other = Mark { workload_digest: "0000000000000000".to_owned(), ..mark.clone() };
+    let other = Mark { workload_digest: "0000000000000000".into(), ..mark.clone() };
     fence.refused(
         "release of another workload",
         job,

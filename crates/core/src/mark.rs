@@ -15,6 +15,7 @@
 use crate::clock::UnixTime;
 use crate::isolation::Isolation;
 use crate::units::CapStep;
+use compact_str::CompactString;
 use std::fmt;
 
 /// The word that every mark begins with; a later format gets another number.
@@ -26,11 +27,11 @@ pub const MARK_LENGTH_MAX: usize = 520;
 const FIELDS: [&str; 15] =
     ["w", "s", "m", "c", "i", "part", "field", "gres", "other", "begin", "lease", "r", "alone", "u", "left"];
 
-/// What is known of a managed job from Slurm alone.
+/// What is known of a managed job from Slurm alone. Its texts are short, and a long queue has many: they stand in the mark itself.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Mark {
     /// `w`: digest of the script or of the profile name, 16 hexadecimal digits, with nothing in clear.
-    pub workload_digest: String,
+    pub workload_digest: CompactString,
     /// `s`: the promise, where the user gave one.
     pub slowdown_ratio_max: Option<f64>,
     /// `m`: declared device memory in MiB.
@@ -40,13 +41,13 @@ pub struct Mark {
     /// `i`: what is to stand between it and jobs of other users, where the user asked for more than the site gives.
     pub isolation: Isolation,
     /// `part`: the partition that the user asked for (empty: the default partition).
-    pub original_partition: String,
+    pub original_partition: CompactString,
     /// `field`: which field named the GPU: `node`, `job`, `task` or `socket`.
-    pub original_field: String,
+    pub original_field: CompactString,
     /// `gres`: the GPU request as written there, without `gres/`: `gpu:1`, `gpu:a100:1`.
-    pub original_gres: String,
+    pub original_gres: CompactString,
     /// `other`: the rest of the GRES request, without `gres/`, comma-separated; repeated in every update.
-    pub other_gres: String,
+    pub other_gres: CompactString,
     /// `begin`: the user's own begin time in epoch seconds, 0 for none.
     pub original_begin_epoch: u64,
     /// `lease`: when this job was released; absent while it waits.
@@ -61,7 +62,7 @@ pub struct Mark {
     pub left: bool,
     /// Fields of a later release, as they stand there, each with its semicolon before it: kept, so that a release that is
     /// rolled back still finds its leases.
-    pub further: String,
+    pub further: CompactString,
 }
 
 /// An `AdminComment` that begins like a mark and is none.
@@ -112,17 +113,17 @@ impl Mark {
 
     fn set(&mut self, name: &str, value: &str) -> Option<()> {
         match name {
-            "w" => value.clone_into(&mut self.workload_digest),
+            "w" => self.workload_digest = value.into(),
             "s" => {
                 self.slowdown_ratio_max = Some(value.parse().ok().filter(|ratio: &f64| ratio.is_finite())?);
             }
             "m" => self.memory_mib = Some(value.parse().ok()?),
             "c" => self.cap = Some(value.parse().ok()?),
             "i" => self.isolation = value.parse().ok()?,
-            "part" => value.clone_into(&mut self.original_partition),
-            "field" => value.clone_into(&mut self.original_field),
-            "gres" => value.clone_into(&mut self.original_gres),
-            "other" => value.clone_into(&mut self.other_gres),
+            "part" => self.original_partition = value.into(),
+            "field" => self.original_field = value.into(),
+            "gres" => self.original_gres = value.into(),
+            "other" => self.other_gres = value.into(),
             "begin" => self.original_begin_epoch = value.parse().ok()?,
             "lease" => self.lease_epoch = Some(value.parse().ok()?),
             "r" => self.lease_restart_count = Some(value.parse().ok()?),
@@ -216,15 +217,15 @@ mod tests {
 
     fn sample() -> Mark {
         Mark {
-            workload_digest: "4f1c09aa12bc77de".to_owned(),
+            workload_digest: "4f1c09aa12bc77de".into(),
             slowdown_ratio_max: Some(1.15),
             memory_mib: Some(8192),
             cap: CapStep::from_tenths(3),
             isolation: Isolation::Hard,
-            original_partition: "gpu".to_owned(),
-            original_field: "node".to_owned(),
-            original_gres: "gpu:a100:1".to_owned(),
-            other_gres: "lscratch:100".to_owned(),
+            original_partition: "gpu".into(),
+            original_field: "node".into(),
+            original_gres: "gpu:a100:1".into(),
+            other_gres: "lscratch:100".into(),
             original_begin_epoch: 17,
             ..Mark::default()
         }

@@ -169,9 +169,9 @@ pub struct Explanation {
     /// The deciding reason.
     pub reason: Reason,
     /// One sentence for people.
-    pub text: String,
+    pub text: Arc<str>,
     /// The name of the model.
-    pub model: String,
+    pub model: Arc<str>,
     /// Partners that were considered, best first, at most 16. Jobs with the same answer share one list.
     pub candidates: Arc<[Candidate]>,
 }

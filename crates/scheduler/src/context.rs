@@ -114,7 +114,7 @@ pub struct Board {
     /// Jobs whose last plan was dropped, and until when they are left out.
     pub cooling: BTreeMap<SlurmJobId, UnixTime>,
     /// What the last plan said of each job that it left waiting.
-    pub reasons: BTreeMap<SlurmJobId, String>,
+    pub reasons: BTreeMap<SlurmJobId, Arc<str>>,
     /// When a release was last tried or answered for a start: only a later scan tells what became of it.
     pub tried: BTreeMap<JobStart, UnixTime>,
     /// When a node said that it had begun a start: whoever waits after that was forgotten by Slurm.

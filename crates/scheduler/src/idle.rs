@@ -50,7 +50,7 @@ impl Idle {
 pub fn suits(job: &Job, node: &Node) -> bool {
     let mut features = job.features.split('&').filter(|name| !name.is_empty());
     node.availability == NodeAvailability::Up
-        && node.partitions.contains(&job.partition)
+        && node.partitions.iter().any(|partition| *partition == job.partition)
         && !job.excluded_nodes.contains(&node.name)
         && features.all(|name| node.features.iter().any(|has| has == name))
 }

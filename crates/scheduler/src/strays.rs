@@ -99,9 +99,9 @@ mod tests {
     /// A managed job whose partition alone was changed.
     fn stranded(slurm: &FakeSlurm, gres_per_job: Option<&str>) -> SlurmJobId {
         let mark = Mark {
-            original_partition: "gpu".to_owned(),
-            original_field: "node".to_owned(),
-            original_gres: "gpu:1".to_owned(),
+            original_partition: "gpu".into(),
+            original_field: "node".into(),
+            original_gres: "gpu:1".into(),
             ..Mark::default()
         };
         let begin = Some(at(NOW) + Duration::from_mins(1));

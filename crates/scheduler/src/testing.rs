@@ -30,8 +30,8 @@ pub(crate) fn member(state: MemberState) -> Member {
     let explanation = Explanation {
         job_id: start().job_id,
         reason: Reason::Paired,
-        text: String::new(),
-        model: String::new(),
+        text: "".into(),
+        model: "".into(),
         candidates: [].into(),
     };
     Member {
@@ -124,7 +124,7 @@ pub(crate) fn job(state: JobState) -> Job {
         user: "alice".into(),
         account: "a".into(),
         partition: "shared".into(),
-        qos: String::new(),
+        qos: "".into(),
         priority: 10,
         submitted_at: at(NOW - 100),
         eligible_at: Some(at(NOW + 500)),
@@ -135,10 +135,10 @@ pub(crate) fn job(state: JobState) -> Job {
         nodes: Vec::new(),
         required_nodes: Vec::new(),
         excluded_nodes: Vec::new(),
-        features: String::new(),
+        features: "".into(),
         cpus: 1,
         memory_mib: 0,
-        reservation: String::new(),
+        reservation: "".into(),
         has_dependency: false,
         array_throttle: None,
         exit: None,

@@ -1,6 +1,7 @@
 //! The trait and the words of it: what both the real Slurm and the fake one answer.
 
 use async_trait::async_trait;
+use compact_str::CompactString;
 use pillion_core::mark::{InvalidMark, Mark};
 use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId};
 use serde::{Deserialize, Serialize};
@@ -109,7 +110,7 @@ pub struct JobsScan {
 }
 
 /// One job (an array: one task) as Slurm reports it. Nothing in it is text that a user wrote, but for names that Slurm
-/// itself checks (user, account, partition, QOS, features).
+/// itself checks (user, account, partition, QOS, features). A long queue has many, so short texts stand in the job itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// The job, `33_2` for an array task.
@@ -125,13 +126,13 @@ pub struct Job {
     /// Whose it is.
     pub uid: UserId,
     /// The user's name.
-    pub user: String,
+    pub user: CompactString,
     /// The account that it is charged to.
-    pub account: String,
+    pub account: CompactString,
     /// The partition it is in (the list, where it asked for several).
-    pub partition: String,
+    pub partition: CompactString,
     /// The QOS that it runs under.
-    pub qos: String,
+    pub qos: CompactString,
     /// Slurm's priority; 0 = held.
     pub priority: u64,
     /// When it was submitted.
@@ -145,7 +146,7 @@ pub struct Job {
     /// Its time limit; `None` = unlimited.
     pub time_limit_seconds: Option<u64>,
     /// The GRES it asked for per node, without `gres/` or `gres:`: `shard:g1:40,lscratch:100`.
-    pub gres: String,
+    pub gres: CompactString,
     /// Where it runs, hostlist expanded; empty while it waits.
     pub nodes: Vec<NodeName>,
     /// `ReqNodeList`, hostlist expanded.
@@ -153,13 +154,13 @@ pub struct Job {
     /// `ExcNodeList`, hostlist expanded.
     pub excluded_nodes: Vec<NodeName>,
     /// Features demanded, as written; empty for none.
-    pub features: String,
+    pub features: CompactString,
     /// CPUs asked for, or held.
     pub cpus: u32,
     /// Memory per node asked for, in MiB (memory per CPU already multiplied out); 0 = the node's default.
     pub memory_mib: u64,
     /// The reservation it asked for; empty for none.
-    pub reservation: String,
+    pub reservation: CompactString,
     /// Whether it waits for another job.
     pub has_dependency: bool,
     /// The most tasks of its array that may run at once (`%N`).

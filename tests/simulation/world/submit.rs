@@ -89,9 +89,9 @@ impl World {
 fn mark_of(workload: &str) -> Mark {
     Mark {
         workload_digest: workload.replace('-', ""),
-        original_partition: "gpu".to_owned(),
-        original_field: "node".to_owned(),
-        original_gres: "gpu:1".to_owned(),
+        original_partition: "gpu".into(),
+        original_field: "node".into(),
+        original_gres: "gpu:1".into(),
         ..Mark::default()
     }
 }

@@ -38,5 +38,5 @@ fn alone_row(explanation: &Explanation, waiting: &[WaitingJob]) -> Alone {
     };
     let row = row_of(*job_id);
     let workload = waiting[row as usize].workload.as_str().to_owned();
-    Alone { row, workload, reason, text: text.clone() }
+    Alone { row, workload, reason, text: text.to_string() }
 }

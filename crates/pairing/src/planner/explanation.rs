@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
+use std::sync::Arc;
 use typed_index_collections::TiVec;
 use words::{held_text, member_text};
 
@@ -74,7 +75,8 @@ pub(crate) fn explain(evaluator: &Evaluator<'_, '_>, placement: &Placement) -> P
         let shared = by_class
             .entry((context.class_of[*job], *reason))
             .or_insert_with(|| explainer.of_waiting(*job, *reason));
-        let text = held_text(&context.jobs[*job], *reason).unwrap_or_else(|| shared.text.clone());
+        let text =
+            held_text(&context.jobs[*job], *reason).map_or_else(|| Arc::clone(&shared.text), Arc::from);
         Explanation { job_id: context.jobs[*job].start.job_id, text, ..shared.clone() }
     });
     Plan { parent_revision: context.view.revision, left_waiting: left_waiting.collect(), pairings }
@@ -267,8 +269,8 @@ impl<'s, 'a> Explainer<'s, 'a> {
         candidates: Vec<Candidate>,
     ) -> Explanation {
         let job_id = self.context.jobs[job].start.job_id;
-        let model = self.context.model.name().to_owned();
-        Explanation { job_id, reason, text, model, candidates: candidates.into() }
+        let model = self.context.model.name().into();
+        Explanation { job_id, reason, text: text.into(), model, candidates: candidates.into() }
     }
 
     /// The partners of a job, best first: the chosen one, those that could be chosen, those that were excluded.

@@ -268,7 +268,7 @@ fn jobs_that_slurm_starts_alone_keep_their_device() {
 #[test]
 fn an_explanation_says_why_the_devices_that_match_are_closed() {
     let mut closed = view((0..6).map(|at| device(&format!("g{at}"), Mps)).collect(), vec![job(1, "light")]);
-    let text = |view: &ClusterView| planned(view).left_waiting[0].text.clone();
+    let text = |view: &ClusterView| planned(view).left_waiting[0].text.to_string();
     for device in &mut closed.devices {
         device.blocked = Some("drained by alice: fan noise".to_owned());
     }

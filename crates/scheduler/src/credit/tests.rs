@@ -230,7 +230,7 @@ async fn the_next_jobs_of_that_user_are_planned_alone() {
     let waiting = |id: u32, uid: u32| Job {
         id: SlurmJobId::plain(id),
         uid: UserId(uid),
-        mark: Ok(Some(Mark { workload_digest: format!("new{id}"), ..Mark::default() })),
+        mark: Ok(Some(Mark { workload_digest: format!("new{id}").into(), ..Mark::default() })),
         ..job(JobState::Pending)
     };
     let nodes = vec![node(NodeAvailability::Up)];

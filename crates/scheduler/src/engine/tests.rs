@@ -9,7 +9,7 @@ use pillion_slurm::{Job, JobState, NodeAvailability};
 async fn served(alone_devices_max: u32, uids: &[u32]) -> Vec<u32> {
     let context = context_of(Settings { alone_devices_max, ..Settings::default() });
     let waiting = (1..).zip(uids).map(|(id, uid)| {
-        let mark = Mark { workload_digest: format!("new{id}"), ..Mark::default() };
+        let mark = Mark { workload_digest: format!("new{id}").into(), ..Mark::default() };
         let waits = job(JobState::Pending);
         Job { id: SlurmJobId::plain(id), uid: UserId(*uid), mark: Ok(Some(mark)), ..waits }.into()
     });

@@ -97,7 +97,7 @@ mod tests {
 
     fn explanation(id: u32, reason: Reason, text: &str) -> Explanation {
         let (job_id, candidates) = (SlurmJobId::plain(id), Arc::default());
-        Explanation { job_id, reason, text: text.to_owned(), model: "m".to_owned(), candidates }
+        Explanation { job_id, reason, text: text.into(), model: "m".into(), candidates }
     }
 
     fn ids(due: &Due) -> Vec<u32> {

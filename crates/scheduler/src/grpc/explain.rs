@@ -43,9 +43,9 @@ pub(super) fn shown(
     let explanation = api::Explanation {
         candidates: candidates.iter().map(|one| candidate(one, caller.is_operator)).collect(),
         job_id: job_id.to_string(),
-        model,
+        model: model.to_string(),
         reason: reason.to_string(),
-        text,
+        text: text.to_string(),
     };
     api::JobExplanation { revision: revision.0, at_seconds: at.seconds(), explanation: Some(explanation) }
 }

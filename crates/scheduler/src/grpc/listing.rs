@@ -19,6 +19,7 @@ use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime, UserId,
 use pillion_pairing::{Plan, Policy, Role};
 use pillion_slurm::{Job, JobState};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Where text that is empty stands for none.
 pub(super) fn some_text(text: String) -> Option<String> {
@@ -262,7 +263,7 @@ pub(super) fn rule(rule: Rule) -> api::PolicyRule {
 }
 
 /// What the last plan said of each job that it left waiting.
-pub(super) type Reasons = BTreeMap<SlurmJobId, String>;
+pub(super) type Reasons = BTreeMap<SlurmJobId, Arc<str>>;
 
 /// Jobs under management that Slurm has not started.
 pub(super) fn managed_waiting(scan: &Scan) -> impl Iterator<Item = &Job> {
@@ -374,16 +375,16 @@ fn queue_job(
         }
         None if mark.alone => ("alone".to_owned(), "runs alone as soon as Slurm finds a free GPU".to_owned()),
         None if is_waiting(job) => {
-            let reason = held_reason(job, scan).or_else(|| reasons.get(&job.id).cloned());
+            let reason = held_reason(job, scan).or_else(|| reasons.get(&job.id).map(ToString::to_string));
             ("waiting".to_owned(), reason.unwrap_or_else(|| "not looked at yet".to_owned()))
         }
         None => ("restarted".to_owned(), "is being put back to its own request".to_owned()),
     };
     Some(api::QueueJob {
         job_id: job.id.to_string(),
-        user: job.user.clone(),
-        account: job.account.clone(),
-        partition: job.partition.clone(),
+        user: job.user.to_string(),
+        account: job.account.to_string(),
+        partition: job.partition.to_string(),
         workload: is_visible.then(|| workload_of(job, mark).to_string()),
         workload_name: None,
         submitted_at_seconds: known(job.submitted_at),

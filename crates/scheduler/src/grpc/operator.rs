@@ -431,7 +431,7 @@ fn json(value: &impl serde::Serialize) -> Result<String, Status> {
 
 fn own_user_name(context: &Context, caller: Caller) -> Option<String> {
     let scan = context.board().scan.clone()?;
-    scan.jobs.values().find(|job| Some(job.uid) == caller.uid).map(|job| job.user.clone())
+    scan.jobs.values().find(|job| Some(job.uid) == caller.uid).map(|job| job.user.to_string())
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ impl World {
     }
 
     fn submit(&self, name: &str, digest: &str) -> SlurmJobId {
-        let mark = Mark { workload_digest: digest.to_owned(), ..Mark::default() };
+        let mark = Mark { workload_digest: digest.into(), ..Mark::default() };
         let begin = Some(at(NOW + 3600));
         let name = name.to_owned();
         self.slurm.submit(FakeJob { name, admin_comment: mark.to_string(), begin, ..FakeJob::default() })

@@ -19,7 +19,7 @@ fn lost_lease() -> (Arc<Context>, Arc<ManualClock>, Arc<FakeSlurm>, SlurmJobId) 
     let nodes = vec![FakeNode::pool("n1", 1)];
     let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), nodes, partitions, clock.now()));
     slurm.set_node_flag(&NodeName::new("n1"), Some("DRAIN"));
-    let mark = Mark { original_gres: "gpu:1".to_owned(), ..Mark::default() };
+    let mark = Mark { original_gres: "gpu:1".into(), ..Mark::default() };
     let job = slurm.submit(FakeJob {
         gres: "shard:g0:40".to_owned(),
         required_nodes: vec![NodeName::new("n1")],

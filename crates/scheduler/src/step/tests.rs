@@ -61,7 +61,7 @@ fn a_planned_member_is_dropped_when_its_ground_is_gone() {
     let [waiting, other_users] = [1000, 1001].map(|uid| Job { uid: UserId(uid), ..job(JobState::Pending) });
     let mut other_work = waiting.clone();
     if let Ok(Some(mark)) = &mut other_work.mark {
-        mark.workload_digest = "5eed".to_owned();
+        mark.workload_digest = "5eed".into();
     }
     assert!(!is_drop(step(&planned, Some(waiting))));
     assert!(is_drop(step(&planned, Some(other_users))), "its number was given to another user's job");

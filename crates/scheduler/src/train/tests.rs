@@ -390,7 +390,7 @@ async fn a_restart_changes_no_plan() {
     let after = planned(&restarted).await;
     assert_eq!(before, after);
     let shown = &after.pairings[0].members[0].explanation.model;
-    assert_eq!(*shown, format!("{} v1", LearnedRecipe::default().kind()));
+    assert_eq!(**shown, format!("{} v1", LearnedRecipe::default().kind()));
     // What the engine would do is the same thing: it has no model of its own.
     assert!(Engine::new(restarted).dry_run().await.unwrap().is_none(), "no scan, no plan");
 }

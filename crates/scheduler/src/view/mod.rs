@@ -178,7 +178,7 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, sources: Sou
     Tenant {
         job_id: plan.start.job_id,
         uid: plan.uid,
-        account: job.map(|job| job.account.clone()).unwrap_or_default(),
+        account: job.map(|job| job.account.to_string()).unwrap_or_default(),
         workload: Some(plan.workload.clone()),
         group: Some(decision.group),
         is_running: member.state == MemberState::Running,
@@ -249,8 +249,8 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
     Some(WaitingJob {
         start: job.start(),
         uid: job.uid,
-        account: job.account.clone(),
-        partition: job.partition.clone(),
+        account: job.account.to_string(),
+        partition: job.partition.to_string(),
         use_beyond_fraction: sources.charged.beyond_fraction(job.uid, &workload),
         workload,
         submitted_at: job.submitted_at,

@@ -101,7 +101,7 @@ impl World {
     }
 
     fn submit(&self, digest: &str, name: &str) -> SlurmJobId {
-        let mark = Mark { workload_digest: digest.to_owned(), ..Mark::default() };
+        let mark = Mark { workload_digest: digest.into(), ..Mark::default() };
         let (begin, name) = (Some(at(3600)), name.to_owned());
         self.slurm.submit(FakeJob { admin_comment: mark.to_string(), begin, name, ..FakeJob::default() })
     }
@@ -316,9 +316,9 @@ async fn a_stray_that_cannot_be_told_of_keeps_no_other_from_its_own_request() {
     world.scan(1).await;
     let stranded = || {
         let mark = Mark {
-            original_partition: "gpu".to_owned(),
-            original_field: "node".to_owned(),
-            original_gres: "gpu:1".to_owned(),
+            original_partition: "gpu".into(),
+            original_field: "node".into(),
+            original_gres: "gpu:1".into(),
             ..Mark::default()
         };
         let (begin, admin_comment) = (Some(at(3600)), mark.to_string());
@@ -331,7 +331,7 @@ async fn a_stray_that_cannot_be_told_of_keeps_no_other_from_its_own_request() {
     world.refuse("event", &format!("job_id = '{}'", jobs[0])).await;
     Strays::new(world.world()).tick().await.expect("one bad row is no reason to stop");
     for id in jobs {
-        assert_eq!(world.slurm.job(id).map(|job| job.gres), Some("gpu:1".to_owned()));
+        assert_eq!(world.slurm.job(id).map(|job| job.gres), Some("gpu:1".into()));
     }
     assert_eq!(world.store.events(jobs[1]).await.expect("read").len(), 1);
     assert_eq!(world.passed_over("strays"), 1);
@@ -385,7 +385,7 @@ async fn an_observation_that_cannot_be_read_keeps_no_model_from_being_trained() 
 #[tokio::test]
 async fn a_start_that_cannot_be_looked_up_keeps_no_other_from_being_counted() {
     let Some(world) = World::new().await else { return };
-    let mark = Mark { workload_digest: "aa".to_owned(), ..Mark::default() }.to_string();
+    let mark = Mark { workload_digest: "aa".into(), ..Mark::default() }.to_string();
     let submit = || world.slurm.submit(FakeJob { admin_comment: mark.clone(), ..FakeJob::default() });
     let jobs = [submit(), submit(), submit()];
     let misses = Misses::new(world.world());

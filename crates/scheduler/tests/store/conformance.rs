@@ -388,7 +388,7 @@ async fn what_was_never_stored_is_missing(store: Arc<dyn Store>) {
 async fn an_explanation_is_kept_while_its_reason_lasts(store: Arc<dyn Store>) {
     let kept = async || -> Vec<(u64, String)> {
         let all = store.explanations(plain(1)).await.expect("read");
-        all.into_iter().map(|(revision, _, one)| (revision.0, one.text)).collect()
+        all.into_iter().map(|(revision, _, one)| (revision.0, one.text.to_string())).collect()
     };
     let record = async |revision: u64, reason: Reason, text: &str| {
         let explanations = [explanation(1, reason, text), explanation(2, Reason::Held, "other job")];

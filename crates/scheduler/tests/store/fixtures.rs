@@ -86,8 +86,8 @@ pub(crate) fn explanation(id: u32, reason: Reason, text: &str) -> Explanation {
     Explanation {
         job_id: plain(id),
         reason,
-        text: text.to_owned(),
-        model: "contention-1".to_owned(),
+        text: text.into(),
+        model: "contention-1".into(),
         candidates: [].into(),
     }
 }

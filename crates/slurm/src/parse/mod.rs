@@ -14,8 +14,8 @@ pub(crate) fn is_null(text: &str) -> bool {
 }
 
 /// The text, or the empty one where Slurm printed its word for nothing.
-pub(crate) fn or_empty(text: &str) -> String {
-    if is_null(text) { String::new() } else { text.to_owned() }
+pub(crate) fn or_empty(text: &str) -> &str {
+    if is_null(text) { "" } else { text }
 }
 
 /// A time under `SLURM_TIME_FORMAT=%s`. The outer `None`: not a time.

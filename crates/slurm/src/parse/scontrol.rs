@@ -176,7 +176,7 @@ fn partition(line: &str) -> Option<Partition> {
         is_up: words.text("State") == "UP",
         nodes: nodeset::expand(words.text("Nodes")).ok()?,
         time_limit_seconds_max: time_limit_seconds(words.text("MaxTime"))?,
-        billing_weights: or_empty(words.text("TRESBillingWeights")),
+        billing_weights: or_empty(words.text("TRESBillingWeights")).to_owned(),
         preempt_mode: words.text("PreemptMode").to_owned(),
         exclusive_user: words.text("ExclusiveUser") == "YES",
         over_subscribe: words.text("OverSubscribe").to_owned(),

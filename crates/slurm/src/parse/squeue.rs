@@ -14,6 +14,7 @@
 use super::{epoch, gres_request, is_null, memory_mib, or_empty, state, time_limit_seconds, tres};
 use crate::nodeset::{self, number};
 use crate::types::{Job, JobState};
+use compact_str::CompactString;
 use pillion_core::mark::Mark;
 use pillion_core::{SlurmJobId, UserId};
 use std::collections::BTreeMap;
@@ -155,10 +156,10 @@ fn job_of(fields: &[&str; 28]) -> Option<Job> {
         inner_id,
         reason: if waits { state::reason(reason) } else { crate::ReasonKind::None },
         uid: UserId(number_u32(uid)?),
-        user: or_empty(user),
-        account: or_empty(account),
-        partition: or_empty(partition),
-        qos: or_empty(qos),
+        user: or_empty(user).into(),
+        account: or_empty(account).into(),
+        partition: or_empty(partition).into(),
+        qos: or_empty(qos).into(),
         priority: some_number(priority)?,
         submitted_at: epoch(submitted)??,
         eligible_at: epoch(eligible)?,
@@ -170,10 +171,10 @@ fn job_of(fields: &[&str; 28]) -> Option<Job> {
         nodes: nodeset::expand(nodes).ok()?,
         required_nodes: nodeset::expand(required_nodes).ok()?,
         excluded_nodes: nodeset::expand(excluded_nodes).ok()?,
-        features: or_empty(features),
+        features: or_empty(features).into(),
         cpus: cpu_count(tres_all, cpus)?,
         memory_mib: memory_mib_per_node(tres_all)?,
-        reservation: or_empty(reservation),
+        reservation: or_empty(reservation).into(),
         has_dependency: !is_null(dependency),
         array_throttle: None,
         exit: if matches!(job_state, JobState::Ended(_)) { Some(exit_status(exit)?) } else { None },
@@ -196,9 +197,9 @@ pub(super) fn job_id(name: &str, inner_id: u32) -> Option<SlurmJobId> {
 
 /// The request a node, and with it what was asked for per job, socket or task, as it was written: a whole GPU in the
 /// pool must be seen, whichever option asked for it.
-fn all_gres(requests: [&str; 4]) -> String {
+fn all_gres(requests: [&str; 4]) -> CompactString {
     let parts = requests.iter().map(|request| gres_request(request)).filter(|part| !part.is_empty());
-    parts.collect::<Vec<_>>().join(",")
+    parts.collect::<Vec<_>>().join(",").into()
 }
 
 /// `tres-alloc` is what is booked, or asked for while the job waits; memory per CPU or GPU is multiplied out in it.

@@ -19,11 +19,11 @@ fn pools() -> Vec<String> {
 
 fn mark() -> Mark {
     Mark {
-        workload_digest: "4f1c09aa12bc77de".to_owned(),
-        original_partition: "gpu".to_owned(),
-        original_field: "node".to_owned(),
-        original_gres: "gpu:1".to_owned(),
-        other_gres: "lscratch:100".to_owned(),
+        workload_digest: "4f1c09aa12bc77de".into(),
+        original_partition: "gpu".into(),
+        original_field: "node".into(),
+        original_gres: "gpu:1".into(),
+        other_gres: "lscratch:100".into(),
         ..Mark::default()
     }
 }

@@ -48,7 +48,7 @@ fn two_too_risky_together_are_told_so_and_not_that_another_sharing_gains_more() 
     assert_eq!(exclusion(&plan, 1, 2), Some(Reason::BeyondBudget));
     assert_eq!(exclusion(&plan, 2, 1), Some(Reason::BeyondBudget));
     assert_eq!(
-        plan.pairings[0].members[0].explanation.text,
+        &*plan.pairings[0].members[0].explanation.text,
         "starts alone, and others may join; beside the best partner: more promises would be at risk than the site's budget allows"
     );
     let policy = Policy { broken_budget_fraction: 0.1, ..policy };

@@ -12,7 +12,7 @@ fn what_is_measured_alone_shares_with_nobody_and_has_its_cap() {
     assert_eq!((pairing.mechanism(), pairing.members[0].shards), (Mps, Shards::ALL));
     assert_eq!(pairing.members[0].sharing.cap(), Fraction::try_new(0.3).ok());
     assert_eq!(
-        pairing.members[0].explanation.text,
+        &*pairing.members[0].explanation.text,
         "starts alone with 30 % of the device: its user has it measured so"
     );
     let plan = planned(&two(measured(10), job(2, "light")));

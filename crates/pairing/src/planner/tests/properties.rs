@@ -334,7 +334,7 @@ fn an_explanation_reads_well() {
 /// An explanation in words, its numbers rounded so that machines agree on them.
 fn report(explanation: &Explanation) -> String {
     let Explanation { job_id, reason, text, model, candidates } = explanation;
-    let mut lines = vec![format!("job {job_id}: {reason:?} (by {model})"), text.clone()];
+    let mut lines = vec![format!("job {job_id}: {reason:?} (by {model})"), text.to_string()];
     for candidate in candidates.iter() {
         let speed = |estimate: &Option<SpeedEstimate>| {
             estimate

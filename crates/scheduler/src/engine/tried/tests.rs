@@ -25,8 +25,8 @@ fn member(job_id: SlurmJobId) -> Member {
         explanation: Explanation {
             job_id,
             reason: Reason::Trial,
-            model: text.clone(),
-            text,
+            model: text.as_str().into(),
+            text: text.into(),
             candidates: [].into(),
         },
     }

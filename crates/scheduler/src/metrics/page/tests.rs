@@ -26,8 +26,8 @@ fn starting(mechanism: Mechanism) -> pillion_pairing::Member {
     let explanation = Explanation {
         job_id: start().job_id,
         reason: Reason::Paired,
-        text: String::new(),
-        model: String::new(),
+        text: "".into(),
+        model: "".into(),
         candidates: [].into(),
     };
     pillion_pairing::Member {

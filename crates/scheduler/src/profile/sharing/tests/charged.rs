@@ -25,7 +25,7 @@ async fn next(world: &World) -> Vec<f64> {
     let waiting = |id: u32, uid: u32, digest: &str| Job {
         id: SlurmJobId::plain(id),
         uid: UserId(uid),
-        mark: Ok(Some(Mark { workload_digest: digest.to_owned(), ..Mark::default() })),
+        mark: Ok(Some(Mark { workload_digest: digest.into(), ..Mark::default() })),
         ..job(JobState::Pending)
     };
     let waiting = [waiting(21, 1001, "1"), waiting(22, 1002, "2"), waiting(23, 1002, "new")];
