@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 26] = [
+const ARROWS: [(&str, &[&str]); 28] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-doors", &[]),
@@ -53,10 +53,25 @@ const ARROWS: [(&str, &[&str]); 26] = [
             "pillion-pairing",
             "pillion-slurm",
             "pillion-fake-slurm",
+            "pillion-store",
+            "pillion-memory-store",
             "pillion-web",
             "pillion-test-kit",
         ],
     ),
+    (
+        "pillion-store",
+        &[
+            "pillion-core",
+            "pillion-config",
+            "pillion-metrics",
+            "pillion-pairing",
+            "pillion-slurm",
+            "pillion-memory-store",
+            "pillion-test-kit",
+        ],
+    ),
+    ("pillion-memory-store", &["pillion-core", "pillion-pairing", "pillion-store"]),
     ("pillion-web", &["pillion-core", "pillion-api"]),
     (
         "pillion-cli",
@@ -85,6 +100,8 @@ const ARROWS: [(&str, &[&str]); 26] = [
             "pillion-metrics",
             "pillion-slurm",
             "pillion-fake-slurm",
+            "pillion-store",
+            "pillion-memory-store",
             "pillion-proto",
             "pillion-slurm-spank",
             "pillion-agent",
@@ -104,7 +121,8 @@ const FENCED: [(&str, &[&str]); 5] = [
     ("rustls", &["pillion-auth"]),
     // Every other way out of the scheduler is gRPC.
     ("axum", &["pillion-web", "pillion-scheduler"]),
-    ("sqlx", &["pillion-scheduler"]),
+    // The scheduler's tests and benchmarks look at its database themselves.
+    ("sqlx", &["pillion-store", "pillion-scheduler"]),
     ("mlua", &["pillion-tests"]),
     ("nvml-wrapper", &["pillion-device", "pillion-nvml-double"]),
 ];
@@ -159,11 +177,17 @@ fn nobody_imports_whom_the_architecture_forbids() {
 }
 
 #[test]
-fn builders_for_tests_are_imported_by_tests_alone() {
+fn what_is_for_tests_is_imported_by_tests_alone() {
+    let is_for_tests = |package: &str, dependency: &str| {
+        let is_ours = ["pillion-test-kit", "pillion-memory-store"].contains(&dependency);
+        is_ours || (package, dependency) == ("pillion-scheduler", "sqlx")
+    };
     for package in metadata().packages.iter().filter(|package| package.name != "pillion-tests") {
-        let builders = package.dependencies.iter().filter(|dependency| dependency.name == "pillion-test-kit");
-        for kind in builders.map(|dependency| dependency.kind) {
-            assert_eq!(kind, DependencyKind::Development, "{}", package.name);
+        let named = package.dependencies.iter();
+        for dependency in named.filter(|dependency| is_for_tests(&package.name, &dependency.name)) {
+            let DependencyKind::Development = dependency.kind else {
+                panic!("{} imports {} in what is shipped", package.name, dependency.name);
+            };
         }
     }
 }

@@ -6,10 +6,10 @@ use pillion_core::mark::Mark;
 use pillion_core::{GresType, JobStart, NodeName};
 use pillion_fake_slurm::FakeCall;
 use pillion_scheduler::scan::Scan;
-use pillion_scheduler::store::RequeueCause;
-use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::view::occupants;
 use pillion_slurm::{JobState, Slurm};
+use pillion_store::RequeueCause;
+use pillion_store::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -11,7 +11,6 @@ use crate::pace::PaceSettings;
 use crate::rules::Rule;
 use crate::scan::Scan;
 use crate::step::Timeouts;
-use crate::store::{Decision, Store};
 use crate::tick_error::TickError;
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use crate::view::{Combination, Watched};
@@ -22,6 +21,7 @@ use pillion_core::{Clock, GresType, JobStart, NodeName, SlurmJobId, UnixTime, Us
 use pillion_doors::TurnedAway;
 use pillion_pairing::{FirstRun, Policy, Reason};
 use pillion_slurm::{Privacy, Slurm, SlurmVersion};
+use pillion_store::{Decision, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;

@@ -5,11 +5,11 @@
 use crate::agents::AgentState;
 use crate::idle::Place;
 use crate::scan::Scan;
-use crate::store::{Drain, drain_of};
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::{DecisionId, GresType, NodeName};
 use pillion_slurm::Node;
+use pillion_store::{Drain, drain_of};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -182,10 +182,10 @@ pub fn spots<'a>(sources: &Sources<'a>) -> Vec<Spot<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::DrainPlace;
     use crate::testing::{self, NOW, at, scan};
     use pillion_core::health::FaultKind;
     use pillion_slurm::NodeAvailability;
+    use pillion_store::DrainPlace;
 
     fn agent() -> AgentState {
         let device =

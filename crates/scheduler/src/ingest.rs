@@ -4,7 +4,6 @@
 use crate::agents::StreamId;
 use crate::context::Context;
 use crate::metrics::Miss;
-use crate::store::{Event, Naming};
 use crate::tick_error::TickError;
 use crate::truth::{self, Distrust, Doubt, Reporter, Verdict, Word};
 use pillion_core::decision::DecisionState;
@@ -13,6 +12,7 @@ use pillion_core::health::DeviceCondition;
 use pillion_core::name::{NameSource, is_profile_of};
 use pillion_core::report::{AgentHello, Launch, Report, ReportBody, ShareResult, ToAgent};
 use pillion_core::{NodeName, WorkloadName};
+use pillion_store::{Event, Naming};
 use std::sync::Arc;
 use tracing::{info, warn};
 

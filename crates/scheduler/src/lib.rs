@@ -32,7 +32,6 @@ pub mod metrics;
 pub mod misses;
 pub mod names;
 pub mod pace;
-pub mod private_postgres;
 pub mod profile;
 pub mod program;
 pub mod reconcilers;
@@ -42,7 +41,6 @@ pub mod rules;
 pub mod run;
 pub mod scan;
 pub mod step;
-pub mod store;
 pub mod strays;
 #[cfg(test)]
 mod testing;

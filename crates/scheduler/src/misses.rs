@@ -4,11 +4,11 @@
 use crate::context::Context;
 use crate::metrics::Miss;
 use crate::scan::{Scan, mark_of};
-use crate::store::Event;
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::{JobStart, NodeName, UnixTime};
 use pillion_slurm::{Ending, Job, JobState};
+use pillion_store::Event;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -127,10 +127,10 @@ mod tests {
     use super::*;
     use crate::agents::Agents;
     use crate::context::Settings;
-    use crate::store::memory::MemoryStore;
     use crate::testing::{NOW, at, hello, job, node, start};
     use pillion_core::ManualClock;
     use pillion_core::report::{Launch, Report, ReportBody};
+    use pillion_memory_store::MemoryStore;
     use pillion_slurm::NodeAvailability;
 
     fn world() -> (Arc<Context>, tokio::sync::mpsc::Receiver<pillion_core::report::ToAgent>) {

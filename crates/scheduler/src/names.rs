@@ -3,11 +3,11 @@
 
 use crate::context::Context;
 use crate::scan::{Scan, mark_of, workload_of};
-use crate::store::Naming;
 use crate::tick_error::TickError;
 use pillion_core::name::NameSource;
 use pillion_core::{SlurmJobId, UnixTime, UserId, WorkloadKey, WorkloadName};
 use pillion_slurm::{Job, NAMED_JOBS_MAX};
+use pillion_store::Naming;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

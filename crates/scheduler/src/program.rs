@@ -1,12 +1,12 @@
 //! The program `pillion-scheduler`: arguments, log, configuration, run.
 
-use crate::private_postgres::PrivatePostgresError;
 use crate::rules::{self, Rule};
-use crate::store::postgres::ConnectError;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use pillion_config::Scheduler;
 use pillion_core::exit;
+use pillion_store::postgres::ConnectError;
+use pillion_store::private_postgres::PrivatePostgresError;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};

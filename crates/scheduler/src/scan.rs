@@ -1,10 +1,10 @@
 //! One scan of Slurm, and what follows from it for each job: pure. Every other module of the scheduler reads scans, none
 //! asks Slurm for the queue by itself.
 
-use crate::store::JobRecord;
 use pillion_core::mark::Mark;
 use pillion_core::{NodeName, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_slurm::{Job, JobState, Node, ReasonKind};
+use pillion_store::JobRecord;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -3,11 +3,11 @@
 //! where no scheduler lives.
 
 use crate::context::Context;
-use crate::store::Event;
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::report;
 use pillion_slurm::updates::{leave, stray};
+use pillion_store::Event;
 use std::sync::Arc;
 use tracing::warn;
 
@@ -65,13 +65,13 @@ mod tests {
     use super::*;
     use crate::agents::Agents;
     use crate::context::Settings;
-    use crate::store::memory::MemoryStore;
-    use crate::store::prelude::*;
     use crate::testing::{NOW, at};
     use pillion_core::mark::Mark;
     use pillion_core::{ManualClock, SlurmJobId};
     use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+    use pillion_memory_store::MemoryStore;
     use pillion_slurm::{JobUpdate, SlurmVersion};
+    use pillion_store::prelude::*;
     use std::time::Duration;
 
     /// A pool, a partition without shards beside it, and a scheduler that leads.

@@ -5,9 +5,6 @@ use crate::context::{Context, Settings};
 use crate::engine::Engine;
 use crate::grpc::operator::OperatorServer;
 use crate::scan::Scan;
-use crate::store::memory::MemoryStore;
-use crate::store::postgres::PgStore;
-use crate::store::{Decision, JobRecord, Member, NewDecision, NewMember};
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::mark::Mark;
@@ -16,8 +13,11 @@ use pillion_core::{
     DecisionId, GresType, JobStart, ManualClock, NodeName, Shards, SlurmJobId, UserId, WorkloadKey,
 };
 use pillion_fake_slurm::{FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
 use pillion_pairing::{Explanation, Reason, Role};
 use pillion_slurm::{Ending, Job, JobState, Node, NodeAvailability, ReasonKind};
+use pillion_store::postgres::PgStore;
+use pillion_store::{Decision, JobRecord, Member, NewDecision, NewMember};
 pub(crate) use pillion_test_kit::{NOW, at, device, hello, summary};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -200,7 +200,12 @@ pub(crate) fn context_of(settings: Settings) -> Arc<Context> {
 /// What answers people there; it has no database for the pages.
 pub(crate) fn operator(context: &Arc<Context>) -> OperatorServer {
     let engine = Arc::new(Engine::new(Arc::clone(context)));
-    OperatorServer::new(Arc::clone(context), engine, Arc::new(PgStore::nowhere()), String::new())
+    OperatorServer::new(
+        Arc::clone(context),
+        engine,
+        Arc::new(PgStore::behind_socket(std::path::Path::new("/nowhere"))),
+        String::new(),
+    )
 }
 
 /// An agent that is there, with these devices, all well.

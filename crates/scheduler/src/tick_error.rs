@@ -1,7 +1,7 @@
 //! Why a tick could not be finished. Beside `context`, for what the context is made of fails with it, too.
 
-use crate::store::StoreError;
 use pillion_slurm::SlurmError;
+use pillion_store::StoreError;
 use std::path::PathBuf;
 
 /// Why a tick could not be finished; the next one is the retry.

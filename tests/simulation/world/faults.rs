@@ -5,7 +5,7 @@ use crate::faulty::Lost;
 use crate::node::Work;
 use crate::users::Users;
 use pillion_core::{JobStart, SlurmJobId, UnixTime};
-use pillion_scheduler::store::memory::{Backup, FailWhen};
+use pillion_memory_store::{Backup, FailWhen};
 use pillion_slurm::JobState;
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! What the database grows by, table by table, and what it writes ahead, for each start.
 
 use anyhow::Context as _;
-use pillion_scheduler::store::postgres::PgStore;
+use pillion_store::postgres::PgStore;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

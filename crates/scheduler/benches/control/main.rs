@@ -8,7 +8,7 @@ mod growth;
 mod options;
 mod print;
 mod site;
-#[path = "../../tests/support/postgres.rs"]
+#[path = "../../../store/tests/support/postgres.rs"]
 mod support;
 mod table;
 mod watcher;
@@ -24,9 +24,9 @@ use pillion_scheduler::agents::Agents;
 use pillion_scheduler::context::{Context, Settings};
 use pillion_scheduler::engine::Engine;
 use pillion_scheduler::reconcilers;
-use pillion_scheduler::store::Store;
-use pillion_scheduler::store::postgres::PgStore;
 use pillion_scheduler::watch::Watch;
+use pillion_store::Store;
+use pillion_store::postgres::PgStore;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,8 +7,8 @@ use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::{ActivityMeans, AgentHello, JobSummary, ProgressPart, Report, ReportBody};
 use pillion_core::{DeviceUuid, GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
-use pillion_scheduler::store::{JobRecord, Lesson, RunAccount, Store, StoredProfile, Sums};
 use pillion_slurm::Ending;
+use pillion_store::{JobRecord, Lesson, RunAccount, Store, StoredProfile, Sums};
 use std::time::Duration;
 
 pub(crate) const CPUS_PER_NODE: u32 = 64;

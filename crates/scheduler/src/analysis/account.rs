@@ -9,10 +9,10 @@
 //! A run that was ended so that its job starts again alone has done its work in vain: all of its device time is lost. That its
 //! program may have kept a checkpoint nobody knows, so the loss is rather too great than too small.
 
-use crate::store::{MeasuredRun, RunAccount, Sums};
 use pillion_core::report::JobSummary;
 use pillion_core::units::keeps_promise;
 use pillion_slurm::Ending;
+use pillion_store::{MeasuredRun, RunAccount, Sums};
 
 /// The part of the shared time that is booked to a tenant where nobody counted the others.
 const UNCOUNTED_PART: f64 = 0.5;
@@ -96,10 +96,10 @@ fn sums(run: &MeasuredRun, speed_fraction: Option<f64>, solo_energy_joules: Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{JobRecord, RequeueCause};
     use crate::testing::{at, decision, member, record, start, summary};
     use pillion_core::NodeName;
     use pillion_core::decision::MemberState;
+    use pillion_store::{JobRecord, RequeueCause};
 
     /// A run under a promise of 1.25 that used 100 J; alone its workload uses 150.
     fn run(seconds: u32, shared: f64, speed_fraction: Option<f64>) -> RunAccount {

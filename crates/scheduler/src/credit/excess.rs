@@ -5,10 +5,10 @@
 //! taken from who is known least: the workload with the fewest runs, and of two the one that came last.
 
 use crate::agents::DeviceSeen;
-use crate::store::Member;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{JobStart, UnixTime, UserId};
+use pillion_store::Member;
 
 /// How far the compute units in use may be beyond the sum of the profiles: profiles are means, and samples are not.
 pub(super) const ACTIVITY_MARGIN: f64 = 0.3;

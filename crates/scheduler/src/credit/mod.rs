@@ -17,13 +17,13 @@ mod window;
 pub(crate) use newcomer::culprits;
 
 use crate::context::Context;
-use crate::store::{CreditLoss, Decision, Event, Member, StoredProfile};
 use crate::tick_error::TickError;
 use excess::{Excess, Look, Seen, look};
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{DecisionId, GresType, NodeName, UnixTime, WorkloadKey};
+use pillion_store::{CreditLoss, Decision, Event, Member, StoredProfile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use strain::Strain;

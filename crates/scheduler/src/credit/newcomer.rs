@@ -1,9 +1,9 @@
 //! Who is to answer for a promise that was broken: those beside the run whose workloads are known less than its own, and who are
 //! another user's. Pure.
 
-use crate::store::{CreditLoss, MeasuredRun, Member, StoredProfile};
 use pillion_core::UnixTime;
 use pillion_core::units::keeps_promise;
+use pillion_store::{CreditLoss, MeasuredRun, Member, StoredProfile};
 
 /// The losses that follow from a run that was measured at this speed. `beside`: the members of its sharing that it met.
 pub(crate) fn culprits(

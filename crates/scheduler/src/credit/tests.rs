@@ -5,10 +5,6 @@ use crate::agents::{Agents, DeviceSeen};
 use crate::context::Settings;
 use crate::engine::Engine;
 use crate::scan::Scan;
-use crate::store::Store;
-use crate::store::memory::MemoryStore;
-use crate::store::prelude::*;
-use crate::store::{MeasuredRun, NewMember};
 use crate::testing::{NOW, at, decision, device, hello, job, member, node, record, start, summary};
 use pillion_core::device::{Reading, TenantUse};
 use pillion_core::mark::Mark;
@@ -16,7 +12,11 @@ use pillion_core::metric::{Metric, Metrics};
 use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
 use pillion_core::{JobStart, ManualClock, SlurmJobId, UserId, WorkloadKey};
 use pillion_fake_slurm::{FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
 use pillion_slurm::{Job, JobState, NodeAvailability};
+use pillion_store::Store;
+use pillion_store::prelude::*;
+use pillion_store::{MeasuredRun, NewMember};
 
 const GIB: u64 = 1 << 30;
 

@@ -5,12 +5,12 @@ mod written;
 
 use crate::context::{Context, Settings};
 use crate::scan::{Scan, is_waiting};
-use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
 use crate::tick_error::TickError;
 use crate::view::{Charged, Sources, TrialHistory, TrialSources, cluster_view};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, JobStart, NodeName, Revision, SlurmJobId, UserId, WorkloadKey};
 use pillion_pairing::{ClusterView, Explanation, FirstRun, Pairing, Plan, Reason, WaitingJob, plan};
+use pillion_store::{NewDecision, NewMember, StoreError, StoredProfile};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;

@@ -5,13 +5,13 @@
 
 use crate::context::Context;
 use crate::scan::Scan;
-use crate::store::{Decision, Event, Requeue, RequeueCause};
 use crate::tick_error::TickError;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
 use pillion_core::report::{END_DELAY_SECONDS_MAX, EndOrder, EndOutcome, EndResult, ToAgent};
 use pillion_core::{JobStart, NodeName, UnixTime, UserId};
 use pillion_slurm::{Job, JobState, KILL_WAIT_DEFAULT};
+use pillion_store::{Decision, Event, Requeue, RequeueCause};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -13,13 +13,13 @@ mod victim;
 
 use crate::context::Context;
 use crate::scan::Scan;
-use crate::store::{Event, Judgement, MeasuredRun, Requeue, RequeueCause, Store};
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::fault::{self, Ending, FaultVerdict, REQUEUE_AGE_SECONDS_MAX, StartSeen};
 use pillion_core::health::FaultKind;
 use pillion_core::{JobStart, UnixTime};
 use pillion_slurm::{Ending as JobEnding, JobState};
+use pillion_store::{Event, Judgement, MeasuredRun, Requeue, RequeueCause, Store};
 use std::sync::Arc;
 use tracing::{info, warn};
 use victim::{Fate, Tenant, Victim, judge};

@@ -1,9 +1,6 @@
 use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;
-use crate::store::memory::MemoryStore;
-use crate::store::prelude::*;
-use crate::store::{JobRecord, NewDecision};
 use crate::testing::{at, decision, job, leased, member, new_decision, node, start};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
@@ -11,7 +8,10 @@ use pillion_core::fault::{FaultSigns, MemorySample, StderrWords, XidSeen};
 use pillion_core::report::{JobSummary, Report, ReportBody};
 use pillion_core::{GresType, ManualClock, NodeName, Revision, SlurmJobId};
 use pillion_fake_slurm::{FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
 use pillion_slurm::{Job, NodeAvailability};
+use pillion_store::prelude::*;
+use pillion_store::{JobRecord, NewDecision};
 
 /// When the run of job 7 ended.
 pub(super) const ENDED: u64 = 1_000_000;
@@ -130,7 +130,7 @@ impl World {
         let new = NewDecision { gres_type: GresType::new("g1"), ..new_decision(members) };
         let id = self.store.commit_plan(Revision(0), &[new], at(ENDED - 110)).await.unwrap()[0];
         for (from, to) in [(Planned, Released), (Released, Running), (Running, Ended)] {
-            let step = crate::store::MemberStep { decision_id: id, start: start(), from, to, at: at(ENDED) };
+            let step = pillion_store::MemberStep { decision_id: id, start: start(), from, to, at: at(ENDED) };
             assert!(self.store.step_member(&step).await.unwrap());
         }
     }

@@ -5,10 +5,10 @@
 //! containment"). Which tenant was the cause shows in who ended first, and how; and in whose process the driver named in an
 //! Xid, where the kernel's log tells, even if both ended in the same second.
 
-use crate::store::MeasuredRun;
 use pillion_core::UnixTime;
 use pillion_core::fault::Ending;
 use pillion_slurm::Ending as JobEnding;
+use pillion_store::MeasuredRun;
 
 /// So soon after a neighbour was killed a failure is taken for its consequence: a program can compute for a while until its
 /// next call.

@@ -10,10 +10,10 @@
 mod so_far;
 
 use crate::context::{Context, FirstRunSeen};
-use crate::store::{Decision, Member};
 use pillion_core::decision::MemberState;
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
 use pillion_pairing::{FirstRun, FirstRuns as Rule, Role, may_join_first_run};
+use pillion_store::{Decision, Member};
 use so_far::SoFar;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -3,15 +3,15 @@
 use super::*;
 use crate::agents::{Agents, DeviceSeen};
 use crate::context::Settings;
-use crate::store::memory::MemoryStore;
-use crate::store::{NewMember, Store};
 use crate::testing::{NOW, at, decision, device, hello, member};
 use pillion_core::device::{Reading, TenantUse};
 use pillion_core::metric::Metric;
 use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
 use pillion_core::{ManualClock, SlurmJobId, WorkloadKey};
 use pillion_fake_slurm::{FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
 use pillion_pairing::{FirstRun, Policy, Reason};
+use pillion_store::{NewMember, Store};
 
 const GIB: u64 = 1 << 30;
 

@@ -8,14 +8,14 @@ use crate::agents::Readings;
 use crate::context::Context;
 use crate::device_status::{self, Closed, Spot};
 use crate::scan::{Scan, is_waiting};
-use crate::store::postgres::PgStore;
-use crate::store::{
-    Decision, DecisionFilter, Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Store, StoreError, Tenant,
-};
 use pillion_api as api;
 use pillion_core::invariant::Violation;
 use pillion_core::{DecisionId, GresType, NodeName, Revision, UnixTime};
 use pillion_slurm::nodeset;
+use pillion_store::postgres::PgStore;
+use pillion_store::{
+    Decision, DecisionFilter, Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Store, StoreError, Tenant,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
 

@@ -2,9 +2,9 @@
 
 use super::auth::Caller;
 use super::listing::{self, asked_time};
-use crate::store::EventFilter;
 use pillion_api as api;
 use pillion_core::{NodeName, SlurmJobId};
+use pillion_store::EventFilter;
 use tonic::Status;
 
 /// The most events of one answer.
@@ -30,7 +30,7 @@ fn job_id(text: &str) -> Result<SlurmJobId, Status> {
 }
 
 /// The answer to `filter`, which asked for one more.
-pub(super) fn answer(mut events: Vec<crate::store::Event>, filter: &EventFilter) -> api::EventsResponse {
+pub(super) fn answer(mut events: Vec<pillion_store::Event>, filter: &EventFilter) -> api::EventsResponse {
     let has_more = events.len() >= usize::try_from(filter.limit).unwrap_or(usize::MAX);
     if has_more {
         events.remove(0);
@@ -41,9 +41,9 @@ pub(super) fn answer(mut events: Vec<crate::store::Event>, filter: &EventFilter)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Event;
     use pillion_core::event::EventKind;
     use pillion_core::{UnixTime, UserId};
+    use pillion_store::Event;
 
     fn caller(uid: Option<u32>, is_operator: bool) -> Caller {
         Caller { uid: uid.map(UserId), is_operator }

@@ -3,10 +3,10 @@
 
 use super::auth::Caller;
 use super::listing;
-use crate::store::{Store, StoreError};
 use pillion_api as api;
 use pillion_core::{Revision, SlurmJobId, UnixTime};
 use pillion_pairing::{Candidate, Explanation, SpeedEstimate};
+use pillion_store::{Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Collects the answer; `Ok(None)` where the job is not known, or is somebody else's and the caller is no operator.
@@ -53,7 +53,7 @@ pub(super) fn shown(
 /// Names of the users of all members.
 pub(super) async fn users_of(
     store: &dyn Store,
-    decisions: &[crate::store::Decision],
+    decisions: &[pillion_store::Decision],
 ) -> Result<BTreeMap<SlurmJobId, String>, StoreError> {
     let members = decisions.iter().flat_map(|decision| &decision.members);
     let ids: BTreeSet<SlurmJobId> = members.map(|member| member.plan.start.job_id).collect();

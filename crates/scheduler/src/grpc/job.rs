@@ -4,7 +4,6 @@
 use super::auth::Caller;
 use super::listing;
 use crate::analysis::{self, AdviceFacts, RunSeen, Usual};
-use crate::store::{Decision, Event, JobRecord, Member, Store, StoreError};
 use pillion_api as api;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
@@ -13,6 +12,7 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::{Fraction, JobStart, UnixTime};
 use pillion_slurm::Ending;
+use pillion_store::{Decision, Event, JobRecord, Member, Store, StoreError};
 use std::collections::BTreeMap;
 
 /// Collects the answer about `record`, which the caller may see. `queue_row`: its place in the queue, while it waits.

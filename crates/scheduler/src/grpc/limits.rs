@@ -47,7 +47,6 @@ mod tests {
     use crate::grpc::agent::AgentServer;
     use crate::grpc::auth::Caller;
     use crate::grpc::operator::OperatorServer;
-    use crate::store::postgres::PgStore;
     use crate::testing::{self, scan};
     use pillion_api::operator_service_client::OperatorServiceClient;
     use pillion_api::{PokeRequest, QueueRequest};
@@ -57,6 +56,7 @@ mod tests {
     use pillion_proto::v1::agent_service_client::AgentServiceClient;
     use pillion_proto::v1::{AgentMessage, Device, Hello, agent_message};
     use pillion_slurm::NodeAvailability;
+    use pillion_store::postgres::PgStore;
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, UnixListener, UnixStream};
@@ -161,8 +161,12 @@ mod tests {
     async fn a_poke_of_a_user_changes_nothing() {
         let (_, context) = served().await;
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
-        let server =
-            OperatorServer::new(Arc::clone(&context), engine, Arc::new(PgStore::nowhere()), String::new());
+        let server = OperatorServer::new(
+            Arc::clone(&context),
+            engine,
+            Arc::new(PgStore::behind_socket(std::path::Path::new("/nowhere"))),
+            String::new(),
+        );
         for (is_operator, wakes) in [(false, false), (true, true)] {
             let mut poke = tonic::Request::new(PokeRequest {});
             poke.extensions_mut().insert(Caller { uid: Some(UserId(4243)), is_operator });

@@ -5,9 +5,6 @@ use super::auth::Caller;
 use crate::rules::{Rule, RuleOrigin};
 use crate::scan::Scan;
 use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{
-    Account, Decision, Event, GroupBy, JobRecord, Member, ModelVersion, RunFilter, Score, Sums, Tenant,
-};
 use pillion_api as api;
 use pillion_auth::Refused;
 use pillion_core::decision::MemberState;
@@ -18,6 +15,9 @@ use pillion_core::text::quoted;
 use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::{Plan, Policy, Role};
 use pillion_slurm::{Job, JobState};
+use pillion_store::{
+    Account, Decision, Event, GroupBy, JobRecord, Member, ModelVersion, RunFilter, Score, Sums, Tenant,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

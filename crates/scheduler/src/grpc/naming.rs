@@ -3,11 +3,11 @@
 
 use super::auth::Caller;
 use super::status;
-use crate::store::{Store, StoreError};
 use pillion_api as api;
 use pillion_core::WorkloadKey;
 use pillion_core::name::{self, AskedName};
 use pillion_core::text::quoted;
+use pillion_store::{Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
 

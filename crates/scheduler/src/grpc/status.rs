@@ -1,8 +1,8 @@
 //! The one place where our errors become gRPC codes.
 
-use crate::store::StoreError;
 use crate::tick_error::TickError;
 use pillion_core::report;
+use pillion_store::StoreError;
 use tonic::{Code, Status};
 
 /// A store's error, for a caller.

@@ -6,11 +6,11 @@ use super::listing::{self, Shown};
 use crate::agents::{AgentState, Readings};
 use crate::device_status::{self, Amiss, Occupation, Spot};
 use crate::scan::{Scan, mark_of};
-use crate::store::{Decision, Drain, Member};
 use pillion_api as api;
 use pillion_core::decision::MemberState;
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::JobState;
+use pillion_store::{Decision, Drain, Member};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most rows of one page.
@@ -171,12 +171,12 @@ pub(super) fn unplaced_count(scan: Option<&Scan>, decisions: &[Decision], shown:
 mod tests {
     use super::*;
     use crate::device_status::NOTHING_AMISS;
-    use crate::store::DrainPlace;
     use crate::testing::{self, NOW, at, decision, job, member, scan};
     use pillion_core::UserId;
     use pillion_core::device::{DeviceDescription, Reading};
     use pillion_core::metric::Metric;
     use pillion_slurm::NodeAvailability;
+    use pillion_store::DrainPlace;
 
     const OPERATOR: Caller = Caller { uid: None, is_operator: true };
     const ALICE: Caller = Caller { uid: Some(UserId(1000)), is_operator: false };

@@ -6,13 +6,13 @@ use crate::context::Settings;
 use crate::failure::Judge;
 use crate::profile::Profile;
 use crate::scan::Scan;
-use crate::store::JobRecord;
-use crate::store::memory::MemoryStore;
 use crate::testing::{NOW, at, device, new_decision, record, start, summary};
 use pillion_core::report::{ActivityMeans, JobSummary};
 use pillion_core::{GresType, ManualClock, WorkloadKey};
 use pillion_fake_slurm::{FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
 use pillion_slurm::Ending;
+use pillion_store::JobRecord;
 use std::collections::BTreeMap;
 
 struct World {
@@ -30,7 +30,7 @@ impl World {
         let context = Context::new(
             Arc::new(ManualClock::new(at(NOW))),
             Arc::new(slurm),
-            Arc::clone(&store) as Arc<dyn crate::store::Store>,
+            Arc::clone(&store) as Arc<dyn pillion_store::Store>,
             Arc::new(agents),
             Settings::default(),
         );

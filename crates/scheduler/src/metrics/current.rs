@@ -2,8 +2,8 @@
 
 use super::page::{Snapshot, page};
 use crate::context::Context;
-use crate::store::postgres::PgStore;
 use pillion_metrics::Page;
+use pillion_store::postgres::PgStore;
 use std::sync::Arc;
 
 /// The page of now. `store`: the database, where there is one.

@@ -7,8 +7,6 @@ use crate::agents::AgentState;
 use crate::context::ModelSeen;
 use crate::profile::UNBELIEVED_SPEED;
 use crate::scan::Scan;
-use crate::store::Decision;
-use crate::store::postgres::StoreFigures;
 use crate::truth::Doubt;
 use pillion_core::device::Mechanism;
 use pillion_core::event::EventKind;
@@ -18,6 +16,8 @@ use pillion_doors::Cause;
 use pillion_metrics::Page;
 use pillion_pairing::{Objective, Reason};
 use pillion_slurm::NodeAvailability;
+use pillion_store::Decision;
+use pillion_store::postgres::StoreFigures;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! How many managed jobs are in which state, from the last scan and the decisions that are carried out. Pure.
 
 use crate::scan::{Scan, held_reason, is_waiting, mark_of};
-use crate::store::Decision;
 use pillion_core::decision::MemberState;
 use pillion_core::device::Mechanism;
 use pillion_core::{DecisionId, SlurmJobId};
 use pillion_slurm::{Job, JobState};
+use pillion_store::Decision;
 use std::collections::BTreeMap;
 
 /// How a managed job stands.

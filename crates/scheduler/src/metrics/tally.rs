@@ -1,12 +1,12 @@
 //! What has happened since this scheduler started, counted where it happens. Counters begin anew with the process: Prometheus
 //! knows that of counters, and what must not be lost is in the store.
 
-use crate::store::Sums;
 use pillion_core::UnixTime;
 use pillion_core::device::Mechanism;
 use pillion_core::event::EventKind;
 use pillion_metrics::Durations;
 use pillion_pairing::Pairing;
+use pillion_store::Sums;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

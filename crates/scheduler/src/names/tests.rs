@@ -4,7 +4,6 @@ use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;
 use crate::ingest::Ingest;
-use crate::store::memory::MemoryStore;
 use crate::testing::{NOW, at};
 use crate::watch::Watch;
 use pillion_core::mark::Mark;
@@ -12,6 +11,7 @@ use pillion_core::name::digest;
 use pillion_core::report::{Launch, Report, ReportBody};
 use pillion_core::{JobStart, ManualClock, NodeName};
 use pillion_fake_slurm::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
 use pillion_slurm::Slurm;
 
 struct World {

@@ -9,12 +9,12 @@ use crate::context::Context;
 use crate::credit::Place;
 use crate::failure::requeue::comes_back_alone;
 use crate::scan::Scan;
-use crate::store::{Decision, Event, Member};
 use crate::tick_error::TickError;
 use pillion_config::Watch;
 use pillion_core::event::EventKind;
 use pillion_core::{JobStart, UnixTime};
 use pillion_slurm::Job;
+use pillion_store::{Decision, Event, Member};
 use tracing::warn;
 
 /// How long nobody else is sent away on the word of a user on which somebody was.

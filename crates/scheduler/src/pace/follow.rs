@@ -5,10 +5,10 @@ use super::blocks::Blocks;
 use super::estimate::{Estimate, Ground, Reference, Verdict, by_activity, by_counter};
 use super::guest::Stays;
 use crate::agents::DeviceSeen;
-use crate::store::Member;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{JobStart, UnixTime};
+use pillion_store::Member;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// When tenants are judged.

@@ -2,9 +2,9 @@
 //! others a promise was kept before he came; also where it is he himself who is slowed.
 
 use super::estimate::Ground;
-use crate::store::{Decision, Member};
 use pillion_core::UnixTime;
 use pillion_pairing::Role;
+use pillion_store::{Decision, Member};
 use std::fmt;
 
 /// Who joined last; of those who were started together, one who was planned beside a host.

@@ -3,9 +3,9 @@
 
 use super::estimate::{Estimate, Ground};
 use super::guest::Stays;
-use crate::store::{Event, Member, Requeue, RequeueCause};
 use pillion_core::event::EventKind;
 use pillion_core::{JobStart, NodeName, UnixTime};
+use pillion_store::{Event, Member, Requeue, RequeueCause};
 
 const REASON: &str = "a promise was being broken on its GPU, and it had come last";
 const REASON_OF_TRIAL: &str =

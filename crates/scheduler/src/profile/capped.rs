@@ -2,8 +2,8 @@
 //! unit: by the job's own counter, else runs a second.
 
 use super::speed::rate_of;
-use crate::store::{MeasuredRun, StoredProfile};
 use pillion_core::{CapStep, UnixTime};
+use pillion_store::{MeasuredRun, StoredProfile};
 
 /// Adds the run's speed to those known of `cap`; the error says why the run teaches nothing.
 pub(super) fn with_capped_run(

@@ -2,13 +2,13 @@
 //! partners, or beside somebody it was not planned with, teaches nothing about anybody.
 
 use super::speed::MeasuredSpeed;
-use crate::store::{
-    Decision, MeasuredRun, Member, NewObservation, SharingTenant, Store, StoreError, StoredProfile,
-};
 use pillion_core::decision::MemberState;
 use pillion_core::report::JobSummary;
 use pillion_core::{JobStart, UnixTime, WorkloadKey};
 use pillion_slurm::Ending;
+use pillion_store::{
+    Decision, MeasuredRun, Member, NewObservation, SharingTenant, Store, StoreError, StoredProfile,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The part of its shared time that a tenant must have spent beside the same partners.

@@ -1,10 +1,10 @@
 //! How fast a shared run went, by the job's own counter or by how long it took.
 
-use crate::store::MeasuredRun;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::units::SPEED_FRACTIONS;
 use pillion_slurm::Ending;
+use pillion_store::MeasuredRun;
 use std::ops::RangeInclusive;
 
 /// A run is solo if at most this part of it was shared.

@@ -1,7 +1,6 @@
 //! What a run teaches, and what it must not.
 
 use super::*;
-use crate::store::{Decision, JobRecord};
 use crate::testing::{at, decision, member, record, start, summary};
 use pillion_core::decision::MemberState;
 use pillion_core::device::Mechanism;
@@ -10,6 +9,7 @@ use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::share::Sharing;
 use pillion_core::{NodeName, WorkloadKey};
 use pillion_pairing::Role;
+use pillion_store::{Decision, JobRecord};
 
 /// A run of `seconds`, of which `shared` were shared.
 fn run(seconds: u64, shared: f64) -> MeasuredRun {

@@ -5,11 +5,11 @@ mod turns;
 use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;
-use crate::store::memory::MemoryStore;
 use crate::watch::Watch;
 use pillion_core::mark::Mark;
 use pillion_core::{Clock as _, ManualClock, NodeName};
 use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
 use std::time::Duration;
 
 /// A job that waits pinned to a node that takes no jobs, with a lease that no decision stands behind.

@@ -2,7 +2,6 @@
 
 use super::limits::STREAMS_OF_CONNECTION_MAX;
 use super::*;
-use crate::store::memory::MemoryStore;
 use crate::testing::{NOW, at};
 use hyper_util::rt::TokioIo;
 use pillion_api::operator_service_client::OperatorServiceClient;
@@ -11,6 +10,7 @@ use pillion_auth::{Claimant, Door};
 use pillion_config::{Auth, AuthMethod};
 use pillion_core::ManualClock;
 use pillion_fake_slurm::{FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tonic::Code;

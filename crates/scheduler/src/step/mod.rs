@@ -3,11 +3,11 @@
 //! (docs/decisions/0008-leases.md).
 
 use crate::scan::{Scan, held_reason, mark_of, workload_of};
-use crate::store::{Decision, Drain, Member};
 use pillion_core::UnixTime;
 use pillion_core::decision::MemberState;
 use pillion_slurm::updates::is_held;
 use pillion_slurm::{Job, JobState, NodeAvailability};
+use pillion_store::{Decision, Drain, Member};
 use std::time::Duration;
 
 /// How long things may take before they are given up.

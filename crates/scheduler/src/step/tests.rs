@@ -1,11 +1,11 @@
 //! One case for each arrow of the life of a member, and for each crash.
 
 use super::*;
-use crate::store::DrainPlace;
 use crate::testing::{NOW, at, decision, job, leased, member, scan};
 use pillion_core::mark::Mark;
 use pillion_core::{GresType, NodeName, UserId};
 use pillion_slurm::{Ending, ReasonKind};
+use pillion_store::DrainPlace;
 
 fn step(member: &Member, job: Option<Job>) -> Next {
     step_with(member, job, NodeAvailability::Up, |_| {})

@@ -1,8 +1,8 @@
 //! How well a model foretells outcomes: pure. What was measured is held against the density that the model gave it.
 
-use crate::store::Score;
 use pillion_core::WorkloadKey;
 use pillion_pairing::{InterferenceModel, Observation, ProfileBook, SpeedEstimate, TenantInput};
+use pillion_store::Score;
 
 /// Standard deviation of a measured speed where nothing better is known.
 const MEASUREMENT_DEVIATION: f64 = 0.03;

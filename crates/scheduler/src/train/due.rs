@@ -1,8 +1,8 @@
 //! When to train: pure.
 
-use crate::store::ModelVersion;
 use pillion_core::UnixTime;
 use pillion_pairing::model::TrainOptions;
+use pillion_store::ModelVersion;
 use std::fmt;
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ pub(super) fn due(situation: &Situation<'_>, training: &Training) -> Option<Why>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{ModelScore, ModelState};
+    use pillion_store::{ModelScore, ModelState};
 
     fn trained(seconds: u64) -> ModelVersion {
         ModelVersion {

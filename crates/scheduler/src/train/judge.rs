@@ -3,7 +3,7 @@
 //! broken.
 
 use super::backtest::{Scored, summary};
-use crate::store::ModelScore;
+use pillion_store::ModelScore;
 use std::collections::BTreeMap;
 
 /// The least difference of mean log scores that counts as a loss.

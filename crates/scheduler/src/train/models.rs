@@ -2,10 +2,10 @@
 //! promotion takes effect with the next plan, on every scheduler, and a restart changes nothing.
 
 use super::recipe::Recipe;
-use crate::store::Store;
 use crate::tick_error::TickError;
 use pillion_pairing::model::Hope;
 use pillion_pairing::{InterferenceModel, PredictError, ProfileBook, SpeedEstimate, TenantInput};
+use pillion_store::Store;
 use serde_json::Value;
 use std::sync::{Arc, PoisonError, RwLock};
 

@@ -6,12 +6,12 @@ use super::judge::Verdict;
 use super::models::CurrentModel;
 use super::trial::{self, Incumbent, Trial, TrialInput};
 use crate::context::{Context, ModelSeen};
-use crate::store::{Event, ModelState, ModelVersion, NewModel, StoredObservation};
 use crate::tick_error::TickError;
 use pillion_core::UnixTime;
 use pillion_core::event::EventKind;
 use pillion_core::profile::WorkloadProfile;
 use pillion_pairing::{Observation, ProfileBook};
+use pillion_store::{Event, ModelState, ModelVersion, NewModel, StoredObservation};
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::info;
 

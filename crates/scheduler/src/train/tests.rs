@@ -4,9 +4,6 @@ use super::*;
 use crate::agents::Agents;
 use crate::context::{Context, Settings};
 use crate::engine::Engine;
-use crate::store::memory::MemoryStore;
-use crate::store::prelude::*;
-use crate::store::{ModelState, NewObservation, RunAccount, SharingTenant, StoredProfile, Sums};
 use crate::testing::{NOW, at};
 use pillion_core::device::Mechanism;
 use pillion_core::metric::{Metric, Metrics};
@@ -17,11 +14,14 @@ use pillion_core::{
     DecisionId, GresType, JobStart, ManualClock, NodeName, Revision, SlowdownRatio, SlurmJobId, UserId,
     WorkloadKey,
 };
+use pillion_memory_store::MemoryStore;
 use pillion_pairing::view::{DeviceView, NodeView, WaitingJob};
 use pillion_pairing::{
     ClusterView, InterferenceModel, Observation, Plan, Policy, PredictError, ProfileBook, SpeedEstimate,
     TenantInput, plan,
 };
+use pillion_store::prelude::*;
+use pillion_store::{ModelState, NewObservation, RunAccount, SharingTenant, StoredProfile, Sums};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -401,7 +401,7 @@ async fn a_store_that_does_not_answer_costs_a_tick_only() {
     world.observe(["a", "b"], 0.5).await;
     for calls in 1..=9 {
         world.store.heal();
-        world.store.fail_next(calls, crate::store::memory::FailWhen::Before);
+        world.store.fail_next(calls, pillion_memory_store::FailWhen::Before);
         let _ = world.train.tick().await;
     }
     world.store.heal();

@@ -10,8 +10,8 @@ use super::backtest::score;
 use super::judge::{Duel, Verdict, judge, scores};
 use super::models::untrained;
 use super::recipe::Recipe;
-use crate::store::{ModelScore, StoredObservation};
 use pillion_pairing::{InterferenceModel, Observation, ProfileBook};
+use pillion_store::{ModelScore, StoredObservation};
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! What was not believed, by node: reported as an event now and then, so that nobody fills the events with it.
 
 use super::doubt::Doubt;
-use crate::store::Event;
 use pillion_core::event::EventKind;
 use pillion_core::{NodeName, UnixTime};
+use pillion_store::Event;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -18,11 +18,11 @@ pub(crate) use reporter::Reporter;
 pub(crate) use samples::cleaned;
 
 use crate::scan::Scan;
-use crate::store::{Decision, SlurmStart};
 use pillion_core::metric::Metric;
 use pillion_core::report::{JobSummary, Launch, ShareResult};
 use pillion_core::{JobStart, NodeName, UnixTime};
 use pillion_slurm::JobState;
+use pillion_store::{Decision, SlurmStart};
 use samples::POWER_WATTS_MAX;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What jobs are booked with beyond their profiles: pure.
 
-use crate::store::Charge;
 use pillion_core::{UserId, WorkloadKey};
+use pillion_store::Charge;
 use std::collections::BTreeMap;
 
 /// How much more of a device than their profiles say runs were seen to use; empty where nobody asks.

@@ -15,7 +15,6 @@ pub use trials::{TrialHistory, Watched};
 use crate::device_status::closed;
 use crate::first_runs::is_first_run;
 use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{Decision, Member};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::invariant::Violation;
@@ -25,6 +24,7 @@ use pillion_pairing::{
     AloneClaim, ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, Tenant, WaitingJob, known,
 };
 use pillion_slurm::{Job, JobState, Node, NodeAvailability};
+use pillion_store::{Decision, Member};
 use request::{asked_gpu_type, promise};
 use sources::active_members;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,12 +6,12 @@
 use super::request::{asked_gpu_type, gpu_type_names, promise};
 use super::sources::{Sources, active_members};
 use crate::scan::{mark_of, workload_of};
-use crate::store::{Decision, Member, NewMember};
 use pillion_core::isolation::Isolation;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, NodeName, SlurmJobId, UserId, WorkloadKey};
 use pillion_pairing::{Demands, Role, leaves_room};
 use pillion_slurm::Job;
+use pillion_store::{Decision, Member, NewMember};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Puts what is beyond its user's budget behind the others.
@@ -136,7 +136,6 @@ mod tests {
     use crate::agents::AgentState;
     use crate::device_status::Amiss;
     use crate::scan::Scan;
-    use crate::store::StoredProfile;
     use crate::testing::{self, NOW, at, decision, job, member};
     use pillion_core::decision::MemberState;
     use pillion_core::device::DeviceDescription;
@@ -145,6 +144,7 @@ mod tests {
     use pillion_core::{CapStep, Revision, SlurmJobId};
     use pillion_pairing::Policy;
     use pillion_slurm::JobState;
+    use pillion_store::StoredProfile;
 
     const GIB: u64 = 1 << 30;
 

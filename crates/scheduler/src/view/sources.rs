@@ -7,10 +7,10 @@ use crate::context::FirstRunSeen;
 use crate::device_status::Amiss;
 use crate::pace::PaceSettings;
 use crate::scan::Scan;
-use crate::store::{Decision, Drain, Member, StoredProfile};
 use pillion_core::invariant::Violation;
 use pillion_core::{GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::Policy;
+use pillion_store::{Decision, Drain, Member, StoredProfile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

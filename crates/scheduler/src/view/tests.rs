@@ -4,7 +4,6 @@ use super::*;
 use crate::agents::AgentState;
 use crate::context::FirstRunSeen;
 use crate::device_status::Amiss;
-use crate::store::{Drain, StoredProfile};
 use crate::testing::{NOW, at, decision, job, leased, member, node};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::mark::Mark;
@@ -12,6 +11,7 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::{CapStep, DecisionId, JobStart, Revision, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::Policy;
 use pillion_slurm::ReasonKind;
+use pillion_store::{Drain, StoredProfile};
 use std::sync::Arc;
 
 const GIB: u64 = 1 << 30;
@@ -262,7 +262,7 @@ fn the_gpu_type_asked_for_is_found() {
 
 fn drain(gres_type: Option<&str>) -> Drain {
     let place =
-        crate::store::DrainPlace { node: NodeName::new("n1"), gres_type: gres_type.map(GresType::new) };
+        pillion_store::DrainPlace { node: NodeName::new("n1"), gres_type: gres_type.map(GresType::new) };
     Drain { place, by: "alice".to_owned(), reason: "fan noise".to_owned(), since: at(NOW - 5) }
 }
 

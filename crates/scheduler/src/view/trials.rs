@@ -2,11 +2,11 @@
 //! how sharing fared by model of device and mechanism, and who is not tried. Pure.
 
 use super::sources::{Sources, TrialSources, active_members};
-use crate::store::{Decision, Member, StoredObservation};
 use pillion_config::Watch;
 use pillion_core::device::Mechanism;
 use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 use pillion_pairing::{Observation, TrialBook, TrialKind, TrialRecord, TrialVerdict, WaitingJob, user_of};
+use pillion_store::{Decision, Member, StoredObservation};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whose watch has not spoken after so long says nothing any more: a counter stands still, or counts too rarely.

@@ -3,10 +3,10 @@
 
 use crate::context::Context;
 use crate::scan::{Kept, Scan, record_of};
-use crate::store::JobRecord;
 use crate::tick_error::TickError;
 use pillion_core::{SlurmJobId, UnixTime};
 use pillion_slurm::{Ending, JobState};
+use pillion_store::JobRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};

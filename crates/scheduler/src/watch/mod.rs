@@ -5,7 +5,6 @@ mod ledger;
 
 use crate::context::Context;
 use crate::scan::Scan;
-use crate::store::Event;
 use crate::tick_error::TickError;
 use crate::view::occupants;
 use ledger::Ledger;
@@ -14,6 +13,7 @@ use pillion_core::invariant::{Violation, check_occupants};
 use pillion_core::{GresType, NodeName};
 use pillion_slurm::JobState;
 use pillion_slurm::updates::RESTART_PAUSE;
+use pillion_store::Event;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

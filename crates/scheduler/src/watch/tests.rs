@@ -3,10 +3,10 @@
 use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;
-use crate::store::memory::MemoryStore;
 use crate::testing::{NOW, at, hello};
 use pillion_core::ManualClock;
 use pillion_fake_slurm::{FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
 
 /// A pool of the node n1, and nothing seen of it yet.
 fn world() -> (Arc<FakeSlurm>, Arc<Context>) {

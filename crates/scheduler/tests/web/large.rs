@@ -2,7 +2,7 @@
 
 use crate::site::{Answer, Site, Size};
 use pillion_core::{DecisionId, UnixTime};
-use pillion_scheduler::store::DecisionFilter;
+use pillion_store::DecisionFilter;
 use std::time::Duration;
 
 const LARGE: Size = Size { nodes: 1_000, jobs: 100_000 };

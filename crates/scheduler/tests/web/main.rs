@@ -5,5 +5,5 @@ mod browser;
 mod identity;
 mod large;
 mod site;
-#[path = "../support/postgres.rs"]
+#[path = "../../../store/tests/support/postgres.rs"]
 mod support;

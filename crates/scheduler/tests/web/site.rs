@@ -14,9 +14,9 @@ use pillion_scheduler::engine::Engine;
 use pillion_scheduler::grpc::auth::Operators;
 use pillion_scheduler::grpc::operator::OperatorServer;
 use pillion_scheduler::scan::{Scan, record_of};
-use pillion_scheduler::store::postgres::PgStore;
 use pillion_scheduler::web;
 use pillion_slurm::{Job, JobState, ReasonKind};
+use pillion_store::postgres::PgStore;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Site {
         let context = Context::new(
             Arc::new(SystemClock),
             Arc::new(slurm),
-            Arc::clone(&store) as Arc<dyn pillion_scheduler::store::Store>,
+            Arc::clone(&store) as Arc<dyn pillion_store::Store>,
             agents,
             Settings::default(),
         );

@@ -3,12 +3,12 @@
 use super::*;
 use crate::agents::Agents;
 use crate::context::{Context, Settings};
-use crate::store::memory::MemoryStore;
 use crate::testing::{NOW, at, scan};
 use pillion_core::device::Mechanism;
 use pillion_core::share::Sharing;
 use pillion_core::{Fraction, GresType, ManualClock, NodeName, Revision, Shards, SlurmJobId, WorkloadKey};
 use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
 use pillion_pairing::{Explanation, Member, Pairing, Policy, Reason, Role, TrialPolicy};
 use pillion_slurm::NodeAvailability;
 

@@ -4,14 +4,14 @@ use super::*;
 use crate::agents::{Agents, StreamId};
 use crate::context::Settings;
 use crate::failure::requeue::Requeuer;
-use crate::store::memory::MemoryStore;
-use crate::store::{MemberStep, RequeueCause};
 use crate::testing::{NOW, at, decision, hello, job, leased, member, new_decision, node, start};
 use pillion_core::device::Mechanism;
 use pillion_core::share::Sharing;
 use pillion_core::{ManualClock, SlurmJobId};
 use pillion_fake_slurm::{FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
 use pillion_slurm::{Job, NodeAvailability};
+use pillion_store::{MemberStep, RequeueCause};
 use tokio::sync::mpsc::Receiver;
 
 fn other() -> JobStart {

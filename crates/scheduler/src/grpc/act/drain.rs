@@ -5,11 +5,11 @@ use crate::context::Context;
 use crate::grpc::auth::Caller;
 use crate::grpc::status;
 use crate::scan::Scan;
-use crate::store::{Decision, Drain, DrainChange, DrainPlace, Undrain};
 use pillion_api as api;
 use pillion_core::decision::MemberState;
 use pillion_core::text::quoted;
 use pillion_core::{GresType, NodeName};
+use pillion_store::{Decision, Drain, DrainChange, DrainPlace, Undrain};
 use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
 

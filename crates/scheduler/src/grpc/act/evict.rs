@@ -6,13 +6,13 @@ use crate::failure::requeue::{comes_back_alone, has_company};
 use crate::grpc::auth::Caller;
 use crate::grpc::status;
 use crate::scan::{Scan, mark_of};
-use crate::store::{Decision, Event, Requeue, RequeueCause};
 use crate::tick_error::TickError;
 use pillion_api as api;
 use pillion_core::event::EventKind;
 use pillion_core::heartbeat::Mode;
 use pillion_core::{NodeName, SlurmJobId};
 use pillion_slurm::{Job, JobState};
+use pillion_store::{Decision, Event, Requeue, RequeueCause};
 use std::time::Duration;
 use tonic::Status;
 

@@ -8,9 +8,6 @@ use crate::engine::Engine;
 use crate::failure::requeue::Requeuer;
 use crate::grpc::auth::Caller;
 use crate::release::Release;
-use crate::store::memory::MemoryStore;
-use crate::store::prelude::*;
-use crate::store::{MemberStep, NewMember, RequeueCause};
 use crate::testing::{NOW, at, member, new_decision};
 use crate::watch::Watch;
 use pillion_api as api;
@@ -19,8 +16,11 @@ use pillion_core::heartbeat::Mode;
 use pillion_core::mark::Mark;
 use pillion_core::{JobStart, ManualClock, NodeName, SlurmJobId, UserId};
 use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
 use pillion_pairing::Role;
 use pillion_slurm::JobState;
+use pillion_store::prelude::*;
+use pillion_store::{MemberStep, NewMember, RequeueCause};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Code, Status};
@@ -207,8 +207,8 @@ async fn an_undrain_opens_what_was_named_and_says_what_is_left() {
     assert_eq!(world.undrain("n1", "g1").await.unwrap(), (true, 0));
     assert_eq!(world.undrain("n9", "").await.expect_err("refused").code(), Code::NotFound);
     // A node that has left the pool can be opened still.
-    let order = crate::store::Drain {
-        place: crate::store::DrainPlace { node: NodeName::new("n9"), gres_type: None },
+    let order = pillion_store::Drain {
+        place: pillion_store::DrainPlace { node: NodeName::new("n9"), gres_type: None },
         by: "root".to_owned(),
         reason: "sold".to_owned(),
         since: at(NOW),

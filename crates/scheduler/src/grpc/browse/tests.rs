@@ -1,7 +1,6 @@
 use super::*;
 use crate::agents::Agents;
 use crate::device_status::NOTHING_AMISS;
-use crate::store::{Drain, DrainPlace};
 use crate::testing::scan;
 use pillion_core::UserId;
 use pillion_core::decision::MemberState;
@@ -13,6 +12,7 @@ use pillion_core::share::Sharing;
 use pillion_core::{DeviceUuid, Shards, SlurmJobId, WorkloadKey};
 use pillion_pairing::Role;
 use pillion_slurm::NodeAvailability;
+use pillion_store::{Drain, DrainPlace};
 
 const ALICE: Caller = Caller { uid: Some(UserId(1000)), is_operator: false };
 const NOBODY: Caller = Caller { uid: None, is_operator: false };

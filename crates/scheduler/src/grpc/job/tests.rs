@@ -1,12 +1,12 @@
 use super::*;
-use crate::store::memory::MemoryStore;
-use crate::store::prelude::*;
-use crate::store::{MemberStep, NewDecision, NewMember};
 use crate::testing::{at, member, new_decision};
 use pillion_core::decision::MemberState::{Ended, Planned, Released, Running};
 use pillion_core::report::{Report, ReportBody};
 use pillion_core::{GresType, NodeName, SlurmJobId, UserId, WorkloadKey};
+use pillion_memory_store::MemoryStore;
 use pillion_pairing::Role;
+use pillion_store::prelude::*;
+use pillion_store::{MemberStep, NewDecision, NewMember};
 
 const OPERATOR: Caller = Caller { uid: None, is_operator: true };
 const ALICE: Caller = Caller { uid: Some(UserId(1000)), is_operator: false };

@@ -1,11 +1,11 @@
 //! Names in answers and in requests, over the store in memory.
 
 use super::*;
-use crate::store::Naming as Kept;
-use crate::store::memory::MemoryStore;
-use crate::store::prelude::*;
 use pillion_core::name::NameSource;
 use pillion_core::{UnixTime, UserId, WorkloadName};
+use pillion_memory_store::MemoryStore;
+use pillion_store::Naming as Kept;
+use pillion_store::prelude::*;
 
 const ALICE: Caller = Caller { uid: Some(UserId(1000)), is_operator: false };
 const NOBODY: Caller = Caller { uid: None, is_operator: false };

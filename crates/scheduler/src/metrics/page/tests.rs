@@ -3,8 +3,6 @@
 use super::*;
 use crate::metrics::Tally;
 use crate::metrics::tally::SlurmFailure;
-use crate::store::Sums;
-use crate::store::postgres::CallFigures;
 use crate::testing::{NOW, at, decision, job, member, node, start};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
@@ -14,6 +12,8 @@ use pillion_core::{DecisionId, GresType, JobStart, Shards, SlurmJobId, WorkloadK
 use pillion_metrics::Durations;
 use pillion_pairing::{Explanation, Pairing, Role};
 use pillion_slurm::{Job, JobState, Node};
+use pillion_store::Sums;
+use pillion_store::postgres::CallFigures;
 use std::time::Duration;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/metrics/page/golden.txt");

@@ -4,9 +4,6 @@ use crate::agents::Agents;
 use crate::context::{Context, Settings};
 use crate::credit::strain::Strain;
 use crate::profile::Profile;
-use crate::store::memory::MemoryStore;
-use crate::store::prelude::*;
-use crate::store::{JobRecord, MemberStep, Naming, NewDecision, NewMember, StoredObservation};
 use crate::testing::{at, member, new_decision, record, summary};
 use pillion_core::decision::MemberState::{Planned, Released, Running};
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
@@ -21,8 +18,11 @@ use pillion_core::{
     DecisionId, Fraction, GresType, JobStart, ManualClock, NodeName, SlurmJobId, UserId, WorkloadKey,
     WorkloadName,
 };
+use pillion_memory_store::MemoryStore;
 use pillion_pairing::Role;
 use pillion_slurm::Ending;
+use pillion_store::prelude::*;
+use pillion_store::{JobRecord, MemberStep, Naming, NewDecision, NewMember, StoredObservation};
 use std::sync::Arc;
 
 mod charged;

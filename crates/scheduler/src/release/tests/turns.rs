@@ -4,8 +4,6 @@ use crate::agents::Agents;
 use crate::context::{Context, Settings};
 use crate::release::Release;
 use crate::renew::Renew;
-use crate::store::NewMember;
-use crate::store::memory::MemoryStore;
 use crate::testing::{NOW, at, device, member, new_decision};
 use crate::watch::Watch;
 use async_trait::async_trait;
@@ -14,9 +12,11 @@ use pillion_core::mark::Mark;
 use pillion_core::report::{AgentHello, ToAgent};
 use pillion_core::{DecisionId, JobStart, ManualClock, SlurmJobId, UnixTime};
 use pillion_fake_slurm::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
 use pillion_slurm::{
     JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
 };
+use pillion_store::NewMember;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, oneshot};

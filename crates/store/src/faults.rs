@@ -1,0 +1,194 @@
+//! What is kept of failures: the judgement on a run, requeues, faults of devices. Pure.
+
+use super::{Event, StoreError};
+use async_trait::async_trait;
+use pillion_core::event::EventKind;
+use pillion_core::health::{DeviceCondition, DeviceFault};
+use pillion_core::{GresType, JobStart, NodeName, UnixTime};
+
+/// What was found out about one run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Judgement {
+    /// For operators and the job's user.
+    pub events: Vec<Event>,
+    /// The job is to be requeued.
+    pub requeue: Option<Requeue>,
+}
+
+/// Why a job is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequeueCause {
+    /// It died with a tenant beside it.
+    Victim,
+    /// It runs beside others, and an operator wants it to run alone.
+    Evicted,
+    /// It runs beside others, it came last, and a promise is being broken there.
+    SentBack,
+}
+
+impl RequeueCause {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Victim, Self::Evicted, Self::SentBack];
+
+    /// Whether it may be intended where another requeue of the same job was, and what became of that (`None`: nothing yet). An
+    /// eviction may where that is settled. A victim, who is started again once, where that was no victim's and came to nothing.
+    /// Who is to be sent back may where an operator wanted it and Slurm refused: he is sent back once, and so is only asked once.
+    pub const fn may_follow(self, old: Self, outcome: Option<RequeueOutcome>) -> bool {
+        match self {
+            Self::Evicted => outcome.is_some(),
+            Self::Victim => {
+                !matches!(old, Self::Victim) && !matches!(outcome, Some(RequeueOutcome::Requeued))
+            }
+            Self::SentBack => {
+                matches!(old, Self::Evicted) && matches!(outcome, Some(RequeueOutcome::Refused))
+            }
+        }
+    }
+
+    /// As it is stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Victim => "victim",
+            Self::Evicted => "evicted",
+            Self::SentBack => "sent-back",
+        }
+    }
+
+    /// Whether the job runs until it is requeued.
+    pub const fn ends_the_job(self) -> bool {
+        !matches!(self, Self::Victim)
+    }
+}
+
+/// A job that is to be started again, alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Requeue {
+    pub cause: RequeueCause,
+    /// The start that died, or is to be ended.
+    pub start: JobStart,
+    pub node: NodeName,
+    /// When that was decided.
+    pub decided_at: UnixTime,
+    /// The same in one sentence.
+    pub reason: String,
+}
+
+/// What became of a requeue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequeueOutcome {
+    /// The job waits or runs again.
+    Requeued,
+    /// Slurm did not do it, or it was not asked to in time.
+    Refused,
+}
+
+/// One fault of one device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaultOf {
+    pub gres_type: GresType,
+    pub fault: DeviceFault,
+}
+
+/// What a report of conditions changes, each with the event that reports it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct FaultChanges {
+    pub begun: Vec<(FaultOf, Event)>,
+    /// Without an event where the same fault was only dated anew, by an agent that started again.
+    pub cleared: Vec<(FaultOf, Option<Event>)>,
+}
+
+/// How long a driver's sentence may be; it is part of what identifies a fault.
+const DETAIL_CHARS_MAX: usize = 400;
+/// Times nearer to each other than this are one: stores keep microseconds.
+const SAME_SECONDS: f64 = 1e-3;
+
+/// Compares the faults that last, by what is stored of a node, with what its agent says of some of its devices.
+pub fn changes(
+    open: &[FaultOf],
+    node: &NodeName,
+    conditions: &[DeviceCondition],
+    at: UnixTime,
+) -> FaultChanges {
+    let reported: Vec<FaultOf> = conditions.iter().flat_map(faults_of).collect();
+    let begun = reported.iter().filter(|fault| !open.iter().any(|known| is_same(known, fault)));
+    // Of a device that the report does not speak of nothing has changed.
+    let cleared = open
+        .iter()
+        .filter(|known| conditions.iter().any(|one| one.gres_type == known.gres_type))
+        .filter(|known| !reported.iter().any(|fault| is_same(known, fault)));
+    FaultChanges {
+        begun: begun
+            .map(|of| {
+                let detail = of.fault.to_string();
+                (of.clone(), event(EventKind::DeviceFault, (node, of), of.fault.since, &detail))
+            })
+            .collect(),
+        cleared: cleared
+            .map(|of| {
+                let is_over = !reported.iter().any(|fault| is_alike(of, fault));
+                let detail = format!("no longer so: {}", of.fault);
+                (of.clone(), is_over.then(|| event(EventKind::DeviceWell, (node, of), at, &detail)))
+            })
+            .collect(),
+    }
+}
+
+fn event(kind: EventKind, (node, of): (&NodeName, &FaultOf), at: UnixTime, detail: &str) -> Event {
+    Event { at, kind, job_id: None, node: Some(node.clone()), detail: format!("{}: {detail}", of.gres_type) }
+}
+
+fn faults_of(condition: &DeviceCondition) -> impl Iterator<Item = FaultOf> {
+    condition.faults.iter().map(|fault| {
+        // No control characters, and none that Postgres cannot keep: drivers say what they like.
+        let plain = fault.detail.chars().filter(|char| !char.is_control());
+        let fault = DeviceFault { detail: plain.take(DETAIL_CHARS_MAX).collect(), ..fault.clone() };
+        FaultOf { gres_type: condition.gres_type.clone(), fault }
+    })
+}
+
+fn is_alike(a: &FaultOf, b: &FaultOf) -> bool {
+    a.gres_type == b.gres_type && a.fault.kind == b.fault.kind && a.fault.detail == b.fault.detail
+}
+
+fn is_same(a: &FaultOf, b: &FaultOf) -> bool {
+    is_alike(a, b) && (a.fault.since.seconds() - b.fault.since.seconds()).abs() < SAME_SECONDS
+}
+
+/// What failed, and what is started again for it.
+#[async_trait]
+pub trait Faults: Send + Sync {
+    /// In one transaction: marks a run as judged and keeps what was found. `Ok(false)`: it was judged before, and nothing is
+    /// kept. A job is requeued at most once: where that was decided before, it is not decided again.
+    async fn judge_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        judgement: &Judgement,
+    ) -> Result<bool, StoreError>;
+    /// Requeues that were decided and that nothing became of yet, oldest first.
+    async fn open_requeues(&self) -> Result<Vec<Requeue>, StoreError>;
+    /// What became of a requeue, with its event. `Ok(false)`: that was known already, and nothing is kept.
+    async fn settle_requeue(
+        &self,
+        start: JobStart,
+        outcome: RequeueOutcome,
+        event: &Event,
+    ) -> Result<bool, StoreError>;
+    /// In one transaction: intends a requeue and keeps its event. `Ok(false)`, and nothing is kept: it may not follow the one
+    /// that was intended of the job before ([`RequeueCause::may_follow`]).
+    async fn intend_requeue(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError>;
+    /// How these devices of a node are: a fault that begins and one that is over make an event each.
+    async fn record_conditions(
+        &self,
+        node: &NodeName,
+        conditions: &[DeviceCondition],
+        at: UnixTime,
+    ) -> Result<(), StoreError>;
+    /// Faults of a device that began at or after `since`, oldest first.
+    async fn device_faults(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        since: UnixTime,
+    ) -> Result<Vec<DeviceFault>, StoreError>;
+}

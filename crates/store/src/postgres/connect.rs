@@ -1,0 +1,199 @@
+//! From a URL to a store that can be used: waits for the server, brings the schema up to date, opens the pool.
+
+use super::tx::PgStore;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
+use std::str::FromStr as _;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// The migrations, embedded. A database that is newer than this release is fine: migrations only expand.
+pub static MIGRATOR: Migrator = {
+    let mut migrator = sqlx::migrate!("../../migrations");
+    migrator.ignore_missing = true;
+    migrator
+};
+
+/// The most connections that one scheduler opens.
+const CONNECTIONS_MAX: u32 = 8;
+/// How long a call waits for a connection before the database counts as not responding.
+const ACQUIRE_DURATION_MAX: Duration = Duration::from_secs(3);
+/// The wait between two attempts to reach a database at the start.
+const RETRY_PERIOD: Duration = Duration::from_millis(500);
+/// How long a server may not respond at the start; whoever started us then sees why, and starts us again.
+const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
+/// A statement of ours takes milliseconds; the server gives up on one that hangs.
+const STATEMENT_TIMEOUT: &str = "8s";
+
+/// Why there is no store.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The URL cannot be read.
+    #[error("database.url is not a Postgres URL; write postgres://user:password@host:5432/database")]
+    Url(#[source] sqlx::Error),
+    /// The server answers, and refuses us.
+    #[error("the database refuses us; check user, password and database name in database.url")]
+    Refused(#[source] sqlx::Error),
+    /// It speaks no TLS, or shows a certificate that does not verify.
+    #[error(
+        "the database on another machine cannot be verified; give the server a certificate with the host's name in database.url, of \
+         an authority that this machine trusts (sslrootcert=FILE at the end of the URL)"
+    )]
+    Unverified(#[source] sqlx::Error),
+    /// No server answered in time.
+    #[error("the database did not answer within {} seconds", waited.as_secs())]
+    NotResponding {
+        /// How long we tried.
+        waited: Duration,
+        /// The last answer.
+        source: sqlx::Error,
+    },
+    /// The schema cannot be brought up to date.
+    #[error("the database's schema cannot be brought up to date")]
+    Migrate(#[source] MigrateError),
+}
+
+impl ConnectError {
+    /// Whether the answer stays the same until somebody changes something.
+    pub fn needs_somebody(&self) -> bool {
+        match self {
+            Self::NotResponding { .. } => false,
+            Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
+                lacks_rights(error)
+            }
+            Self::Url(_) | Self::Refused(_) | Self::Unverified(_) | Self::Migrate(_) => true,
+        }
+    }
+}
+
+/// Whether a role may not do it: `insufficient_privilege` (PostgreSQL, appendix A).
+fn lacks_rights(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(error) if error.code().is_some_and(|code| code == "42501"))
+}
+
+impl PgStore {
+    /// Connects to `url` as [`Self::connect_within`] does, with a timeout of a minute.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::connect_within(url, CONNECT_TIMEOUT).await
+    }
+
+    /// Connects to `url`, waiting up to `timeout` for the server, and applies the migrations that it lacks.
+    ///
+    /// Several schedulers may do so at once: Postgres lets one migrate at a time.
+    ///
+    /// # Errors
+    /// [`ConnectError`], where waiting longer would not help or `timeout` is over.
+    pub async fn connect_within(url: &str, timeout: Duration) -> Result<Self, ConnectError> {
+        let options = safe(PgConnectOptions::from_str(url).map_err(ConnectError::Url)?);
+        let options = options.application_name("pillion-scheduler").disable_statement_logging();
+        let mut first = reach(&options, timeout).await?;
+        // Not `run`: its bounds keep this future from being sent to another thread.
+        MIGRATOR.run_direct(None, &mut first, false).await.map_err(ConnectError::Migrate)?;
+        // Only politeness: the server notices by itself.
+        let _ = first.close().await;
+        let pool = PgPoolOptions::new()
+            .max_connections(CONNECTIONS_MAX)
+            .acquire_timeout(ACQUIRE_DURATION_MAX)
+            .connect_lazy_with(options.options([("statement_timeout", STATEMENT_TIMEOUT)]));
+        Ok(Self::on(pool))
+    }
+
+    /// A store whose server listens in this folder, or will: it is asked nothing before the first call, and its schema is as it is.
+    pub fn behind_socket(folder: &std::path::Path) -> Self {
+        let options = PgConnectOptions::new_without_pgpass().socket(folder).port(5432);
+        Self::on(PgPoolOptions::new().connect_lazy_with(options))
+    }
+
+    /// The pool, for statements that are not the store's own.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Closes every connection, after what is in flight.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+/// Beyond this machine only with the server's certificate verified, whatever the URL or the environment says.
+fn safe(options: PgConnectOptions) -> PgConnectOptions {
+    let is_here = options.get_socket().is_some()
+        || options.get_host().starts_with('/')
+        || pillion_config::is_loopback_host(options.get_host());
+    if is_here { options } else { options.ssl_mode(PgSslMode::VerifyFull) }
+}
+
+async fn reach(options: &PgConnectOptions, timeout: Duration) -> Result<PgConnection, ConnectError> {
+    let deadline = tokio::time::Instant::now() + timeout;
+    let mut has_failed = false;
+    loop {
+        let attempt = tokio::time::timeout(ACQUIRE_DURATION_MAX, options.connect()).await;
+        let source = match attempt.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
+            Ok(connection) if has_failed => {
+                info!("the database answers");
+                return Ok(connection);
+            }
+            Ok(connection) => return Ok(connection),
+            Err(error) if is_unverified(&error) => return Err(ConnectError::Unverified(error)),
+            Err(error) if is_refusal(&error) => return Err(ConnectError::Refused(error)),
+            Err(error) => error,
+        };
+        if tokio::time::Instant::now() + RETRY_PERIOD > deadline {
+            return Err(ConnectError::NotResponding { waited: timeout, source });
+        }
+        if !has_failed {
+            warn!(error = %pillion_core::report(&source), "the database is unavailable; waiting for it");
+        }
+        has_failed = true;
+        tokio::time::sleep(RETRY_PERIOD).await;
+    }
+}
+
+/// Whether TLS did not come about: rustls says so of a certificate as of data that are no good.
+fn is_unverified(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::InvalidData,
+        _ => false,
+    }
+}
+
+/// An answer that does not change by waiting: wrong password, no such role or database.
+fn is_refusal(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(error) => {
+            error.code().is_some_and(|code| code.starts_with("28") || code.starts_with("3D"))
+        }
+        sqlx::Error::Configuration(_) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_this_machine_the_servers_certificate_is_verified_whatever_is_asked_for() {
+        let mode = |url: &str| safe(PgConnectOptions::from_str(url).unwrap()).get_ssl_mode();
+        for url in [
+            "postgres://u@db.example.org/pillion",
+            "postgres://u@db.example.org/pillion?sslmode=disable",
+            "postgres://u@10.0.0.5/pillion?sslmode=require",
+            "postgres://u@localhost/pillion?host=db.example.org&sslmode=prefer",
+        ] {
+            assert!(matches!(mode(url), PgSslMode::VerifyFull), "{url}: {:?}", mode(url));
+        }
+        for url in
+            ["postgres://u@localhost/pillion?sslmode=disable", "postgres://u@127.0.0.1/x?sslmode=disable"]
+        {
+            assert!(matches!(mode(url), PgSslMode::Disable), "{url}");
+        }
+        let socket = "postgres://u@localhost/pillion?host=/run/postgresql&sslmode=disable";
+        assert!(matches!(mode(socket), PgSslMode::Disable));
+    }
+}
