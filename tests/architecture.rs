@@ -136,7 +136,7 @@ const UNSAFE: [&str; 9] = [
     "crates/auth/src/munge/ffi.rs",
     "crates/device/src/intel/calls.rs",
     "crates/device/src/intel/open.rs",
-    "crates/device/src/nvidia/mig.rs",
+    "crates/device/src/nvidia/mig/calls.rs",
     "crates/device/src/nvidia/open.rs",
     "crates/level-zero-sys/src/lib.rs",
     "slurm-spank/src/ffi/slurm.rs",

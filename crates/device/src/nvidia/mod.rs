@@ -3,7 +3,8 @@
 //! ```text
 //!  Nvidia (Backend) ── asks, until a deadline ──► thread: one a device, each in its session
 //!    ├─ inventory: which devices there are             └─ library: what they share, opened by open
-//!    └─ daemons: MPS (crate::mps)                           ├─ describe: what each of them is                 (shell)
+//!    ├─ daemons: MPS (crate::mps)                           ├─ describe: what each of them is                 (shell)
+//!    └─ mig: what cuts devices, by threads of its own       │
 //!                                                          ├─ read, gpm, mig, processes, events: NVML's answers (shell)
 //!                                                          ├─ xid_lines: the processes that Xids name        (shell)
 //!                                                          └─ convert, model, search, conditions, xids, trouble (pure)
@@ -17,8 +18,8 @@
 //! What a device does not tell is `None`: its busy fractions with MIG on, or its SM activity before Hopper, where only
 //! DCGM has it. The busy fractions never stand in for SM activity. A driver of branch R510 or later is needed.
 //!
-//! While the agent runs, its library holds the devices open: resetting one, turning MIG on or off, and reloading the
-//! driver want the agent stopped.
+//! While the agent runs, its library holds the devices open: resetting one, turning MIG on or off before Hopper, and reloading
+//! the driver want the agent stopped.
 //!
 //! [`MetricSource::NvmlGpm`]: pillion_core::metric::MetricSource::NvmlGpm
 //! [`MetricSource::Nvml`]: pillion_core::metric::MetricSource::Nvml
@@ -47,12 +48,14 @@ mod xids;
 
 pub use compute_mode::NvmlComputeModes;
 pub use daemons::NodeDaemons;
+pub use mig::MigFiles;
 pub use search::SearchPauses;
-pub use settings::NvidiaSettings;
+pub use settings::{MigSettings, NvidiaSettings};
 
 use crate::worker::{Answer, Pending, Worker};
-use crate::{Backend, DeviceError, DeviceStates, MpsControl};
+use crate::{Backend, DeviceError, DeviceStates, MigControl, MpsControl};
 use library::Library;
+use mig::MigWorker;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Reading};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -69,6 +72,8 @@ pub struct Nvidia {
     known: BTreeMap<u32, DeviceDescription>,
     /// One a device: a device that hangs keeps nobody else waiting.
     threads: BTreeMap<u32, Worker<Question>>,
+    /// One a device that was cut, beside the other.
+    mig_threads: BTreeMap<u32, MigWorker>,
     /// Those that count the devices (`None`) and find out which each is, by NVML's number; between two searches only such as
     /// hang: they are asked no second question, and no second one is started beside them.
     finders: BTreeMap<Option<u32>, Worker<Question>>,
@@ -87,6 +92,7 @@ impl Nvidia {
             library,
             known,
             threads,
+            mig_threads: BTreeMap::new(),
             finders: BTreeMap::new(),
             nameless: BTreeMap::new(),
         }
@@ -170,5 +176,9 @@ impl Backend for Nvidia {
 
     fn mps(&mut self) -> Option<&mut dyn MpsControl> {
         self.daemons.as_mut()?.control()
+    }
+
+    fn mig(&mut self) -> Option<&mut dyn MigControl> {
+        if self.settings.mig.cuts { Some(self) } else { None }
     }
 }

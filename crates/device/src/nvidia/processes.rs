@@ -7,7 +7,7 @@ use nvml_wrapper::Device;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use pillion_core::device::DeviceProcess;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How often a list may grow between the question for its length and that for its entries.
 const TRIES: usize = 5;
@@ -17,6 +17,26 @@ const TRIES: usize = 5;
 /// # Errors
 /// If the list of compute processes cannot be had, or the device is gone.
 pub(super) fn processes(device: &Device<'_>) -> Result<Vec<DeviceProcess>, Trouble> {
+    let all = listed(device)?;
+    Ok(union(all.into_iter().map(|process| (process.pid, convert::process_bytes(&process.used_gpu_memory)))))
+}
+
+/// Who is in each GPU instance of a device, by the driver's number of it.
+///
+/// # Errors
+/// As [`processes`].
+pub(super) fn by_instance(device: &Device<'_>) -> Result<BTreeMap<u32, BTreeSet<u32>>, Trouble> {
+    let mut found: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for process in listed(device)? {
+        if let Some(instance) = process.gpu_instance_id {
+            found.entry(instance).or_default().insert(process.pid);
+        }
+    }
+    Ok(found)
+}
+
+/// The entries of all lists.
+fn listed(device: &Device<'_>) -> Result<Vec<ProcessInfo>, Trouble> {
     let mut all = whole(|| device.running_compute_processes())?;
     // Drivers from before R510 do not know the question for MPS clients; they list them as compute processes.
     for others in
@@ -28,7 +48,7 @@ pub(super) fn processes(device: &Device<'_>) -> Result<Vec<DeviceProcess>, Troub
             Err(trouble) => return Err(trouble),
         }
     }
-    Ok(union(all.into_iter().map(|process| (process.pid, convert::process_bytes(&process.used_gpu_memory)))))
+    Ok(all)
 }
 
 /// Asks again while the list grows under our hands.

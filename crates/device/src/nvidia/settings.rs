@@ -1,5 +1,6 @@
 //! What a site may say of its NVIDIA devices.
 
+use super::mig::MigFiles;
 use super::search::SearchPauses;
 use pillion_core::device::Mechanism;
 use std::path::PathBuf;
@@ -19,6 +20,20 @@ pub struct NvidiaSettings {
     pub deadline: Duration,
     /// How long a device that is gone is left alone before it is looked for again.
     pub search_pauses: SearchPauses,
+    /// Whether they are cut by MIG.
+    pub mig: MigSettings,
+}
+
+/// What may be done to devices that can be cut.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MigSettings {
+    /// Whether instances are made and destroyed. A device with MIG on is then no device that others have divided: whose its
+    /// instances are, its caller has to know, and keep from everybody what he does not.
+    pub cuts: bool,
+    /// Whether MIG is turned on for it, too, where that takes no reset.
+    pub toggles: bool,
+    /// Where the files of devices and capabilities lie.
+    pub files: MigFiles,
 }
 
 impl Default for NvidiaSettings {
@@ -31,6 +46,7 @@ impl Default for NvidiaSettings {
             mechanism: Mechanism::Mps,
             deadline,
             search_pauses: SearchPauses::default(),
+            mig: MigSettings::default(),
         }
     }
 }

@@ -26,8 +26,22 @@ pub(crate) struct Control {
     pub(crate) lost: Vec<u32>,
     /// On these devices MIG is on.
     pub(crate) mig: Vec<u32>,
-    /// What MIG has made of them.
+    /// What others have made of them by MIG. What is made and destroyed through this library stands beside the driver's socket.
     pub(crate) mig_instances: Vec<MigInstance>,
+    /// What the devices are, in their order, where not what the simulation says.
+    pub(crate) models: Vec<String>,
+    /// A folder for `dev` and `driver`, the files of devices and capabilities: made when the library comes up.
+    pub(crate) files: Option<PathBuf>,
+    /// What becomes of the files of capabilities.
+    pub(crate) capability_files: CapabilityFiles,
+    /// For so long an instance that somebody was in counts as used.
+    pub(crate) destroy_busy_ms: u64,
+    /// Instances that are not destroyed, whoever is in them: somebody uses them whom nobody lists.
+    pub(crate) destroy_stuck: Vec<Stuck>,
+    /// How often the machine was booted.
+    pub(crate) boots: u32,
+    /// A log of resets: entries that are added to it happen once.
+    pub(crate) resets: Vec<u32>,
     /// The devices' minor numbers, where they are not their indexes.
     pub(crate) minor_numbers: Vec<u32>,
     /// Nobody may ask anything.
@@ -64,6 +78,29 @@ pub(crate) struct MigInstance {
     pub(crate) index: u32,
     /// As NVIDIA calls its size.
     pub(crate) profile: String,
+    /// Its first memory slice.
+    pub(crate) start: u32,
+}
+
+/// What becomes of the file of a capability when an instance is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CapabilityFiles {
+    /// It is made, or stays as it is.
+    #[default]
+    Kept,
+    /// The driver makes it anew, open to everybody (`ModifyDeviceFiles: 1`).
+    Modified,
+    /// Nobody makes it.
+    Absent,
+}
+
+/// An instance that is not destroyed.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stuck {
+    /// Its device.
+    pub(crate) index: u32,
     /// Its first memory slice.
     pub(crate) start: u32,
 }

@@ -64,9 +64,7 @@ extern "C" fn nvmlDeviceGetIndex(device: nvmlDevice_t, index: *mut c_uint) -> nv
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetMinorNumber(device: nvmlDevice_t, minor: *mut c_uint) -> nvmlReturn_t {
-    call_device("nvmlDeviceGetMinorNumber", device, |library, place| {
-        put(minor, library.control.minor_numbers.get(place).copied().unwrap_or(library.index(place)))
-    })
+    call_device("nvmlDeviceGetMinorNumber", device, |library, place| put(minor, library.minor_number(place)))
 }
 
 /// The bus of the first device; the others follow, each on one of its own.
@@ -81,22 +79,6 @@ extern "C" fn nvmlDeviceGetPciInfo_v3(device: nvmlDevice_t, info: *mut nvmlPciIn
         (info.pciDeviceId, info.pciSubSystemId) = (0x2330_10de, 0x16c1_10de);
         put_text((&raw mut info.busIdLegacy).cast(), 16, &format!("0000:{bus:02X}:00.0"))?;
         put_text((&raw mut info.busId).cast(), 32, &format!("00000000:{bus:02X}:00.0"))
-    })
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn nvmlDeviceGetMigMode(
-    device: nvmlDevice_t,
-    current: *mut c_uint,
-    pending: *mut c_uint,
-) -> nvmlReturn_t {
-    call_device("nvmlDeviceGetMigMode", device, |library, place| {
-        if library.gpus[place].model.generation == Generation::Volta {
-            return Err(NOT_SUPPORTED);
-        }
-        let mode = c_uint::from(library.has_mig(place));
-        put(current, mode)?;
-        put(pending, mode)
     })
 }
 
@@ -168,7 +150,7 @@ extern "C" fn nvmlDeviceGetUtilizationRates(
     utilization: *mut nvmlUtilization_t,
 ) -> nvmlReturn_t {
     call_device("nvmlDeviceGetUtilizationRates", device, |library, place| {
-        if library.has_mig(place) {
+        if library.mig(place)?.is_on() {
             return Err(NOT_SUPPORTED);
         }
         let now = library.counters(place)?.totals;

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 fn check_support(library: &Library, place: usize) -> Outcome {
     let is_there = library.gpus[place].model.generation >= Generation::Hopper;
-    if is_there && !library.has_mig(place) { Ok(()) } else { Err(NOT_SUPPORTED) }
+    if is_there && !library.mig(place)?.is_on() { Ok(()) } else { Err(NOT_SUPPORTED) }
 }
 
 #[unsafe(no_mangle)]

@@ -1,6 +1,7 @@
 //! The state of the library between calls, and what every call goes through.
 
 use crate::control::Control;
+use crate::mig::Key;
 use crate::model::{Model, find};
 use crate::pointer::Outcome;
 use nvml_wrapper_sys::bindings::{
@@ -60,6 +61,8 @@ pub(crate) struct Library {
     pub(crate) samples: BTreeMap<usize, Sample>,
     pub(crate) sets: BTreeMap<usize, Set>,
     pub(crate) mps_races: u32,
+    /// What the handles of instances are of, in their order.
+    pub(crate) instance_handles: Vec<Key>,
     /// How many times it was initialised, less how many times it was shut down.
     init_count: usize,
     next_handle: usize,
@@ -105,12 +108,7 @@ pub(crate) fn call_device(
     hang(|_| place_of(handle));
     call(|library| {
         let place = library.place(handle)?;
-        if !library.control.supports(function) {
-            return Err(NOT_SUPPORTED);
-        }
-        if library.control.not_permitted.iter().any(|it| it == function) {
-            return Err(NO_PERMISSION);
-        }
+        library.check_function(function)?;
         body(library, place)
     })
 }
@@ -147,21 +145,23 @@ pub(crate) fn init() -> nvmlReturn_t {
         let mut link = Simulated::new(control.socket());
         let mut gpus = Vec::new();
         for description in link.devices().map_err(|_| DRIVER_NOT_LOADED)? {
-            let Some(model) = find(&description.model) else { continue };
+            let played = control.models.get(gpus.len()).unwrap_or(&description.model);
+            let Some(model) = find(played) else { continue };
             let totals = link.counters(description.index).map(|it| it.totals).unwrap_or_default();
             gpus.push(Gpu { description, model, sampled_at: None, window: (totals, totals) });
         }
-        *held = Some(Library {
+        let library = held.insert(Library {
             control,
             link,
             gpus,
             samples: BTreeMap::new(),
             sets: BTreeMap::new(),
             mps_races: 0,
+            instance_handles: Vec::new(),
             init_count: 1,
             next_handle: 0x1000,
         });
-        Ok(())
+        library.make_files()
     })
 }
 
@@ -208,9 +208,24 @@ impl Library {
         self.gpus[place].description.index
     }
 
-    /// Whether the device at a place is cut up.
-    pub(crate) fn has_mig(&self, place: usize) -> bool {
-        self.control.mig.contains(&self.index(place))
+    /// Whether a function may be called, by its name.
+    pub(crate) fn check_function(&self, function: &str) -> Outcome {
+        if !self.control.supports(function) {
+            return Err(NOT_SUPPORTED);
+        }
+        let is_refused = self.control.not_permitted.iter().any(|it| it == function);
+        if is_refused { Err(NO_PERMISSION) } else { Ok(()) }
+    }
+
+    /// The number of the file of the device at a place.
+    pub(crate) fn minor_number(&self, place: usize) -> u32 {
+        self.control.minor_numbers.get(place).copied().unwrap_or(self.index(place))
+    }
+
+    /// Which model the device at a place is.
+    pub(crate) fn model_name(&self, place: usize) -> &str {
+        let played = self.control.models.get(place);
+        played.map_or(self.gpus[place].description.model.as_str(), String::as_str)
     }
 
     /// What the device at a place shows.

@@ -25,6 +25,7 @@ pub(crate) fn find(name: &str) -> Option<Model> {
     match name {
         "v100" => model("Tesla V100-SXM2-32GB", Generation::Volta, 1530),
         "a100-40" => model("NVIDIA A100-SXM4-40GB", Generation::Ampere, 1410),
+        "a30" => model("NVIDIA A30", Generation::Ampere, 1440),
         "h100" => model("NVIDIA H100 80GB HBM3", Generation::Hopper, 1980),
         "h200" => model("NVIDIA H200", Generation::Hopper, 1980),
         _ => None,

@@ -74,6 +74,23 @@ fn compute(library: &mut Library, place: usize) -> Outcome<Vec<nvmlProcessInfo_t
     Ok(processes.into_iter().map(|process| info(process.pid, process.memory_bytes)).collect())
 }
 
+/// Those that have come into an instance: they have the capability of its compute instance open.
+fn in_instances(library: &Library, place: usize) -> Outcome<Vec<nvmlProcessInfo_t>> {
+    let cut = library.mig(place)?;
+    if cut.instances.is_empty() {
+        return Ok(Vec::new());
+    }
+    let table = library.table(place);
+    let mut inside = library.all_occupants(place);
+    inside.retain(|(gi, ci, _)| {
+        cut.by_id(table, *gi).is_some_and(|it| it.compute.iter().any(|compute| compute.id == *ci))
+    });
+    library.see_occupants(place, &inside)?;
+    let told =
+        |(gi, ci, pid)| nvmlProcessInfo_t { gpuInstanceId: gi, computeInstanceId: ci, ..info(pid, None) };
+    Ok(inside.into_iter().map(told).collect())
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     device: nvmlDevice_t,
@@ -84,6 +101,7 @@ extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
         let mut all = compute(library, place)?;
         let index = library.index(place);
         all.extend(mps_server(library, index)?);
+        all.extend(in_instances(library, place)?);
         put_list(infos, count, all)
     })
 }
@@ -130,7 +148,7 @@ extern "C" fn nvmlDeviceGetProcessUtilization(
     last_seen: c_ulonglong,
 ) -> nvmlReturn_t {
     call_device("nvmlDeviceGetProcessUtilization", device, |library, place| {
-        if library.has_mig(place) {
+        if library.mig(place)?.is_on() {
             return Err(NOT_SUPPORTED);
         }
         let processes = compute(library, place)?;

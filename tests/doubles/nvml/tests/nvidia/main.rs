@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod cut;
 mod devices;
 mod faults;
 mod mig;
@@ -10,6 +11,8 @@ mod processes;
 mod readings;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/cut.rs"]
+mod support_cut;
 mod xids;
 
 use pillion_core::device::{NoticeKind, Reading};

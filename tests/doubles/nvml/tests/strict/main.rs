@@ -3,7 +3,19 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(unsafe_code, reason = "calls a C library")]
 
+/// Calls a function of the library.
+macro_rules! call {
+    ($library:expr, $function:ident($($argument:expr),*)) => {
+        // SAFETY: the arguments are those of nvml.h's declaration, and what they point to lives on this stack.
+        unsafe { ($library.$function.as_ref().unwrap())($($argument),*) }
+    };
+}
+
+mod mig;
+#[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/cut.rs"]
+mod support_cut;
 
 use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::{
@@ -22,14 +34,6 @@ use nvml_wrapper_sys::bindings::{
 use serde_json::json;
 use std::ptr::{null_mut, without_provenance_mut};
 use support::{Node, eventually};
-
-/// Calls a function of the library.
-macro_rules! call {
-    ($library:expr, $function:ident($($argument:expr),*)) => {
-        // SAFETY: the arguments are those of nvml.h's declaration, and what they point to lives on this stack.
-        unsafe { ($library.$function.as_ref().unwrap())($($argument),*) }
-    };
-}
 
 fn load(node: &Node) -> NvmlLib {
     // SAFETY: loading the double runs no code of its own.

@@ -1,14 +1,30 @@
-//! What MIG has cut a device into. Read only: instances are made, destroyed and given by others.
+//! MIG over NVML: what a device is cut into, for whoever asks; and what cuts it ([`crate::MigControl`]), where the agent may.
+//!
+//! ```text
+//!  control: MigControl ── asks, until a deadline ──► worker: a thread a device, beside the one that reads it
+//!    └─ holders: who has its files open (/proc)         ├─ cut: geometry, layout, making, destroying, the mode   (shell)
+//!                                                       │    └─ calls: NVML's own                               (unsafe)
+//!                                                       └─ files: whose the way to an instance is, in /dev
+//! ```
 
-#![expect(unsafe_code, reason = "nvml-wrapper has no call for the numbers and the place of an instance")]
+mod calls;
+mod control;
+mod cut;
+mod files;
+mod holders;
+mod worker;
+
+pub use files::MigFiles;
+
+pub(super) use cut::{can_be_cut, geometry};
+pub(super) use worker::Worker as MigWorker;
 
 use super::trouble::Trouble;
+use calls::GpuInstance;
 use nvml_wrapper::Device;
-use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
+use nvml_wrapper::error::NvmlError;
 use pillion_core::DeviceUuid;
 use pillion_core::device::{MigInstance, MigPlacement};
-use std::mem::MaybeUninit;
-use std::ptr;
 
 /// More instances than any device has: what a driver says beyond that is not believed.
 const INSTANCES_MAX: u32 = 64;
@@ -18,63 +34,47 @@ pub(super) fn is_on(device: &Device<'_>) -> bool {
     device.mig_mode().is_ok_and(|mode| mode.current == 1)
 }
 
-/// The instances of a device with MIG on.
+/// The instances of a device with MIG on, as anybody may list them.
 ///
 /// # Errors
 /// What NVML said: a part of the list is no list.
 pub(super) fn instances(device: &Device<'_>) -> Result<Vec<MigInstance>, Trouble> {
+    let found = mig_devices(device)?;
+    Ok(found.iter().map(|instance| describe(device, instance)).collect::<Result<_, NvmlError>>()?)
+}
+
+/// The MIG devices of a device: one a compute instance.
+fn mig_devices<'nvml>(device: &Device<'nvml>) -> Result<Vec<Device<'nvml>>, NvmlError> {
     let mut found = Vec::new();
     for index in 0..device.mig_device_count()?.min(INSTANCES_MAX) {
         match device.mig_device_by_index(index) {
-            Ok(instance) => found.push(describe(device, &instance)?),
+            Ok(instance) => found.push(instance),
             // The count is of the most that there can be.
             Err(NvmlError::NotFound) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
     Ok(found)
 }
 
 fn describe(device: &Device<'_>, instance: &Device<'_>) -> Result<MigInstance, NvmlError> {
-    let library = device.nvml().lib();
-    let gpu_instance_of = nvml_sym(library.nvmlDeviceGetGpuInstanceId.as_ref())?;
-    let compute_instance_of = nvml_sym(library.nvmlDeviceGetComputeInstanceId.as_ref())?;
-    let (mut gpu_instance_id, mut compute_instance_id) = (0, 0);
-    // SAFETY: as nvml.h declares them; the handle is of the open library, and the numbers are written within the call.
-    unsafe {
-        nvml_try(gpu_instance_of(instance.handle(), &raw mut gpu_instance_id))?;
-        nvml_try(compute_instance_of(instance.handle(), &raw mut compute_instance_id))?;
-    }
+    let (gpu_instance_id, compute_instance_id) = calls::numbers(instance)?;
     let attributes = instance.attributes()?;
+    // Root alone may ask where a GPU instance lies (nvml.h, `nvmlDeviceGetGpuInstanceById`).
+    let place = GpuInstance::by_id(device, gpu_instance_id).and_then(|it| Ok(it.info()?.place));
     Ok(MigInstance {
         uuid: DeviceUuid::new(instance.uuid()?),
         gpu_instance_id,
         compute_instance_id,
         profile: profile(attributes.gpu_instance_slice_count, attributes.memory_size_mb),
-        placement: match placement(device, gpu_instance_id) {
-            Ok(placement) => Some(placement),
+        placement: match place {
+            Ok(place) => Some(MigPlacement { start: place.start, size: place.size }),
             Err(NvmlError::NoPermission | NvmlError::FailedToLoadSymbol(_)) => None,
             Err(error) => return Err(error),
         },
         sm_count: attributes.multiprocessor_count,
         memory_bytes: bytes(attributes.memory_size_mb),
     })
-}
-
-/// Where a GPU instance lies; root alone may ask (nvml.h, `nvmlDeviceGetGpuInstanceById`).
-fn placement(device: &Device<'_>, gpu_instance_id: u32) -> Result<MigPlacement, NvmlError> {
-    let library = device.nvml().lib();
-    let by_id = nvml_sym(library.nvmlDeviceGetGpuInstanceById.as_ref())?;
-    let info_of = nvml_sym(library.nvmlGpuInstanceGetInfo.as_ref())?;
-    let (mut instance, mut info) = (ptr::null_mut(), MaybeUninit::zeroed());
-    // SAFETY: as nvml.h declares them; the handle is of the open library. `info` is numbers and a pointer, for which zeros
-    // are values, and it is filled in where the call succeeds.
-    let info = unsafe {
-        nvml_try(by_id(device.handle(), gpu_instance_id, &raw mut instance))?;
-        nvml_try(info_of(instance, info.as_mut_ptr()))?;
-        info.assume_init()
-    };
-    Ok(MigPlacement { start: info.placement.start, size: info.placement.size })
 }
 
 /// The name of a size, as Slurm makes it from the same numbers (`gpu_nvml.c`, `_handle_mig`): an H100's whole is `7g.79gb`
