@@ -117,7 +117,7 @@ fn check_prometheus(demo: &Kept) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The workloads that shared, two and two.
+/// The workloads that shared, two and two, for a trial or not.
 fn pairs(result: &Value) -> Vec<BTreeSet<String>> {
     let jobs = result["jobs"].as_array().unwrap();
     let workload = |id: &Value| {
@@ -125,7 +125,13 @@ fn pairs(result: &Value) -> Vec<BTreeSet<String>> {
         format!("{}/{}", job["user"].as_str().unwrap(), job["workload"].as_str().unwrap())
     };
     let members = |pairing: &Value| pairing["jobs"].as_array().unwrap().iter().map(workload).collect();
-    result["pairings"].as_array().unwrap().iter().map(members).collect()
+    let tried = |trial: &Value| {
+        let user = trial["user"].as_str().unwrap();
+        let names = trial["workloads"].as_array().unwrap().iter();
+        names.map(|name| format!("{user}/{}", name.as_str().unwrap())).collect()
+    };
+    let tried = result["trials"].as_array().unwrap().iter().map(tried);
+    result["pairings"].as_array().unwrap().iter().map(members).chain(tried).collect()
 }
 
 fn number(text: &str) -> f64 {

@@ -203,6 +203,16 @@ impl Cluster {
         self.start_scheduler_program(&[("FAILPOINTS", failpoints)])
     }
 
+    /// Ends the scheduler that runs and starts it again with these lines in `[policy]`, in the place of those it had.
+    ///
+    /// # Errors
+    /// Where it does not end, and as [`Cluster::start_scheduler`].
+    pub fn start_scheduler_with(&mut self, policy: &[&str]) -> Result<()> {
+        self.kill_scheduler(Signal::TERM)?;
+        self.set_scheduler_conf(policy);
+        self.start_scheduler()
+    }
+
     fn start_scheduler_program(&mut self, environment: &[(&str, &str)]) -> Result<()> {
         self.give_folder("scheduler", "slurm")?;
         let agents = self.local_address("scheduler")?;

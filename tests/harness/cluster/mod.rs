@@ -74,6 +74,10 @@ impl Cluster {
     pub fn spec(&self) -> &ClusterSpec {
         &self.spec
     }
+    /// What the next start of its scheduler finds in `[policy]`, in the place of what it had.
+    pub(crate) fn set_scheduler_conf(&mut self, lines: &[&str]) {
+        self.spec.scheduler_conf_extra = lines.iter().map(|line| (*line).to_owned()).collect();
+    }
     /// Where its files lie.
     pub fn layout(&self) -> &Layout {
         &self.layout

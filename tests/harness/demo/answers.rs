@@ -137,6 +137,15 @@ pub(super) fn excluded(json: &str) -> Result<Option<(String, String)>> {
     Ok(excluded.map(|candidate| (text(candidate, "workload_name"), text(candidate, "excluded_by"))))
 }
 
+/// What the first event of this kind says of a job, from `pillion explain --json`; `None`: there was none.
+///
+/// # Errors
+/// [`HarnessError::Refused`] where it is no JSON.
+pub(super) fn event(json: &str, kind: &str) -> Result<Option<String>> {
+    let body = parse(json)?;
+    Ok(list(&body, "events").iter().find(|event| event["kind"] == kind).map(|event| text(event, "detail")))
+}
+
 /// State and reason of each job, from `pillion queue --json`.
 ///
 /// # Errors
@@ -188,6 +197,14 @@ mod tests {
         assert_eq!((decided.decision, decided.group, decided.shards, decided.is_over), (7, 6, 40, true));
         assert_eq!((decided.cap_fraction, decided.ccs_mode), (Some(0.9), None));
         assert!(decisions("no").is_err());
+    }
+
+    #[test]
+    fn an_event_is_found_by_its_kind() {
+        let json =
+            r#"{"events": [{"kind": "requeued", "detail": "a"}, {"kind": "sent-back", "detail": "b"}]}"#;
+        assert_eq!(event(json, "sent-back").unwrap().as_deref(), Some("b"));
+        assert_eq!(event(json, "victim").unwrap(), None);
     }
 
     #[test]

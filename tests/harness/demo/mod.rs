@@ -12,6 +12,7 @@ mod steps;
 mod story;
 mod tell;
 mod totals;
+mod trials;
 
 use crate::cluster::Cluster;
 use crate::cluster::spec::{ClusterSpec, PoolNode, SharingPolicy};
@@ -90,6 +91,7 @@ fn spec() -> ClusterSpec {
             node("n2", "max-1550", Mechanism::Ccs, Maker::Intel),
         ],
         policy: SharingPolicy::Any,
+        slurm_conf_extra: vec![trials::SLURM_CONF.to_owned()],
         ports: REACHED.map(str::to_owned).into_iter().zip(testbed::forwarded_ports()).collect(),
         ..ClusterSpec::default()
     }
@@ -101,7 +103,9 @@ fn show(cluster: &mut Cluster, options: &DemoOptions, progress: &mut Progress) -
     if !options.cluster_only {
         cluster.start_pillion()?;
         progress.done("Pillion: scheduler, agents, plugin; simulated GPUs");
-        shown = Some(story::tell(cluster, &options.output.join("result.json"))?);
+        let result = options.output.join("result.json");
+        shown = Some(story::tell(cluster, &result)?);
+        trials::tell(cluster, &result)?;
     }
     if options.keep {
         stay::hand_over(cluster, &options.output, shown.as_ref())?;

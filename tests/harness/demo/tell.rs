@@ -2,6 +2,8 @@
 
 use super::cast::{CAST, WORK_SECONDS, shown};
 use super::totals::{Run, Totals};
+use super::trials::{POLICY, Pair};
+use pillion_core::SlurmJobId;
 use std::fmt::Write as _;
 
 /// What is shown of `pillion profile`.
@@ -12,6 +14,9 @@ pub(super) const QUEUE_COLUMNS: &str = "jobid,workload,reason";
 /// What is shown of `pillion pairs`.
 pub(super) const PAIRS_COLUMNS: &str =
     "decision,node,gres,mechanism,jobid,workload,role,cap,shards,predicted,measured";
+
+/// What is shown of those who were tried.
+pub(super) const TRIALS_COLUMNS: &str = "decision,gres,jobid,workload,role,job_state,predicted,measured";
 
 /// The text two blanks further in.
 fn indented(text: &str) -> String {
@@ -193,4 +198,43 @@ pub(super) fn totals(second: Totals, all: Totals, runs: &[Run], time_scale: f64)
 
 fn saved(used: f64, exclusive: f64) -> String {
     format!("{:.0} %", (1.0 - used / exclusive) * 100.0)
+}
+
+/// What the site turns on.
+pub(super) fn trials() {
+    heading(
+        6,
+        "Trials: what no bound admits may be tried, where the site says so, and is taken apart where it breaks a promise.",
+    );
+    println!(
+        "  [policy] {}\n  Two workloads each of alice and bob run alone once (half a minute); then they come together.",
+        POLICY.join(", ")
+    );
+}
+
+/// A pair that is tried.
+pub(super) fn tried(pair: Pair, guest: SlurmJobId, line: &str) {
+    command(
+        "root",
+        &format!(
+            "pillion explain {guest}               # {}'s {} and {}",
+            pair.user, pair.names[0], pair.names[1]
+        ),
+    );
+    print!("{}", indented(line));
+}
+
+/// The guest that goes back.
+pub(super) fn sent_back(pair: Pair, guest: SlurmJobId, detail: &str) {
+    command(pair.user, &format!("pillion why {guest}                   # half a minute later"));
+    print!("{}", indented(detail));
+}
+
+/// How all of them fared.
+pub(super) fn trials_end(pairs: &str) {
+    command(
+        "root",
+        "pillion pairs                     # one pair held; of the other the guest ran alone to its end",
+    );
+    print!("{}", indented(pairs));
 }
