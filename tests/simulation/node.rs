@@ -188,6 +188,7 @@ impl Node {
                 progress: None,
                 mps_pipe_directory: pipe_directory(&device),
                 mps_partition: None,
+                instance: None,
             };
             for (name, value) in environment(share, &device, &paths) {
                 variables.retain(|(known, _)| *known != name);

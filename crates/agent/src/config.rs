@@ -3,6 +3,7 @@
 pub use pillion_config::{Agent as Config, BackendKind, IntelConfig};
 
 use crate::mechanism::MpsPolicy;
+use crate::mechanism::mig::MigPolicy;
 use pillion_device::intel::{Bursts, Settings};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,6 +16,11 @@ pub(crate) fn mps_directory(config: &Config) -> PathBuf {
 /// `[agent.mps]` as the mechanisms take it.
 pub(crate) fn mps_policy(config: &Config) -> MpsPolicy {
     MpsPolicy { multi_user: config.mps.multi_user, static_partitions: config.mps.static_partitions }
+}
+
+/// `[agent.mig]` as the mechanisms take it.
+pub(crate) fn mig_policy(config: &Config) -> MigPolicy {
+    MigPolicy { is_enabled: config.mig.enabled, may_toggle: config.mig.toggle }
 }
 
 /// `[agent.intel]` as the backend takes it.

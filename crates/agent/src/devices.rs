@@ -11,22 +11,23 @@ use crate::backoff::Backoff;
 use crate::disk;
 use crate::ending::Endings;
 use crate::health::{self, Health};
-use crate::inventory::{self, Names};
+use crate::inventory::{self, Site};
 use crate::mechanism::{MechanismError, Mechanisms, Prepared};
 use crate::node::Node;
-use crate::overuse::{Holding, limit_exceeded};
-use crate::procfs::{ProcFs, ProcessId};
+use crate::procfs::ProcFs;
 use crate::sampler::{Sampler, SamplerState, SamplerTools};
+use crate::share::Own;
 use crate::tracker::Registration;
 use pillion_core::device::{DeviceDescription, NoticeKind};
 use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::report::{EndOrder, FromAgent, JobSummary, ReportBody, ShareResult};
 use pillion_core::share::Share;
-use pillion_core::{Clock, DecisionId, JobStart, UnixTime};
+use pillion_core::{Clock, DecisionId, GresType, JobStart, UnixTime};
 use pillion_device::{Backend, DeviceError, DeviceStates};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -48,6 +49,8 @@ pub enum Command {
     End { start: JobStart, order: EndOrder },
     /// Go on with those that are.
     GoOnEnding,
+    /// A start begins that has all of this device, as far as Slurm says.
+    Whole { gres_type: GresType, start: JobStart, done: oneshot::Sender<Result<(), String>> },
 }
 
 /// What the thread works with.
@@ -62,7 +65,9 @@ pub struct Devices {
     saved_at: UnixTime,
     backend_fails: bool,
     health: Health,
-    names: Names,
+    site: Site,
+    /// Devices that a job has all of by Slurm's word alone, whatever shares there are.
+    whole_for: BTreeMap<GresType, JobStart>,
     backoff: Backoff,
     endings: Endings,
     conditions: watch::Sender<Vec<DeviceCondition>>,
@@ -105,8 +110,8 @@ pub struct DevicesParts {
     pub mechanisms: Mechanisms,
     /// What the sampler takes samples with.
     pub tools: SamplerTools,
-    /// What Slurm calls the devices.
-    pub names: Names,
+    /// What the site says of the devices.
+    pub site: Site,
     /// Where runs in progress are written down.
     pub state_path: PathBuf,
     /// Starts that are being ended.
@@ -128,7 +133,7 @@ impl Devices {
             node,
             mechanisms,
             tools,
-            names,
+            site,
             state_path,
             endings,
             conditions,
@@ -154,7 +159,8 @@ impl Devices {
             saved_at,
             backend_fails: false,
             health,
-            names,
+            site,
+            whole_for: BTreeMap::new(),
             backoff: Backoff::new(Instant::now()),
             endings,
             conditions,
@@ -177,6 +183,10 @@ impl Devices {
                 }
                 Command::End { start, order } => self.end(start, order),
                 Command::GoOnEnding => self.go_on_ending(),
+                Command::Whole { gres_type, start, done } => {
+                    // Nobody listens any more: he was answered without.
+                    let _ = done.send(self.make_whole(&gres_type, start));
+                }
             }
         }
         self.endings.let_all_go();
@@ -186,12 +196,16 @@ impl Devices {
     /// After the machine came up again, the mechanisms of shares that still wait for their job are set up anew.
     fn restore_mechanisms(&mut self, shares: &[Share]) {
         for share in shares {
+            // Nothing is cut for one that ended while no agent ran, and is only not told yet.
+            if share.mechanism().has_instances() && self.sampler.is_over(share.start) {
+                continue;
+            }
             if let Some(device) = self.node.device(&share.gres_type) {
                 let others = shares.iter().filter(|other| on(&device, other));
                 match self.mechanisms.prepare(self.backend.as_mut(), &device, others, share) {
                     Ok(prepared) => {
-                        let partition = self.prepared(&device, share.start, prepared);
-                        self.node.set_mps_partition(share.start, partition);
+                        let own = self.prepared(&device, share.start, prepared);
+                        self.node.set_own(share.start, own);
                     }
                     Err(error) => {
                         warn!(start = %share.start, error = %pillion_core::report(&error), "share from before cannot be set up");
@@ -204,7 +218,7 @@ impl Devices {
     /// Asks the driver again which devices there are, and takes up those that are new. Nothing changes for the others.
     fn look_for_devices(&mut self) {
         let known = self.node.devices();
-        let found = inventory::ask(self.backend.as_mut(), &self.names);
+        let found = inventory::ask(self.backend.as_mut(), &self.site);
         let new = inventory::unknown(&known, found.as_ref().map(Vec::as_slice).unwrap_or_default());
         let fault = (known.is_empty() && new.is_empty()).then(|| inventory::fault(found.as_ref().err()));
         self.backoff.asked(Instant::now(), !new.is_empty(), !known.is_empty() || !new.is_empty());
@@ -277,35 +291,10 @@ impl Devices {
         }
         let shares = self.node.all_shares();
         self.mechanisms.settle(self.backend.as_mut(), &self.node.devices(), &shares);
+        self.settle_instances(now, &shares);
         let due = !self.sampler.is_idle() && now.seconds_since(self.saved_at) >= SAVE_SECONDS;
         if due || !sampled.ended.is_empty() {
             self.save();
-        }
-    }
-
-    /// Ends a tenant that holds more of the device's memory than its share allows: what it has too much, its neighbour lacks.
-    fn hold_to_limit(&mut self, now: UnixTime, holding: &Holding) {
-        let share = self.node.share(holding.start);
-        let Some(limit_bytes) = share.and_then(|share| limit_exceeded(holding, &share)) else { return };
-        let Holding { index, gres_type, start, memory_bytes, processes } = holding;
-        warn!(%start, device = index, %gres_type, memory_bytes, limit_bytes, "over its memory limit; it is ended");
-        // Not by how much: operators and neighbours read it.
-        let detail = format!("job {} held more of it than its share allows, and was ended", start.job_id);
-        self.health.overused(now, *index, detail);
-        for process in processes {
-            self.end_client(*index, *process);
-        }
-    }
-
-    /// In the clean way, which takes nobody else along. One that is no client of the daemon runs beside it, and is killed.
-    fn end_client(&mut self, index: u32, process: ProcessId) {
-        let terminated = self.backend.mps_on(index).and_then(|mps| mps.terminate_client(index, process.pid));
-        let ended = match terminated {
-            Err(DeviceError::Refused { .. }) => self.proc.kill(process).map_err(|error| error.to_string()),
-            ended => ended.map_err(|error| pillion_core::report(&error)),
-        };
-        if let Err(error) = ended {
-            warn!(device = index, pid = process.pid, error, "a process over its limit cannot be ended");
         }
     }
 
@@ -335,11 +324,19 @@ impl Devices {
             let at = if has_died { self.sampler.gone_since(now) } else { now };
             self.health.noticed(at, &notice);
             self.sampler.noticed(now, &notice);
+            // What it is divided into by us is looked at anyway.
+            if notice.kind == NoticeKind::Divided && self.is_cut_by_us(notice.index, now) {
+                continue;
+            }
             match health::sentence(&notice) {
                 (sentence, true) => warn!(device = notice.index, "{sentence}"),
                 (sentence, false) => info!(device = notice.index, "{sentence}"),
             }
         }
+        self.tell_conditions();
+    }
+
+    fn tell_conditions(&mut self) {
         let conditions = self.health.conditions();
         self.node.figures().conditions(&conditions);
         self.conditions.send_if_modified(|reported| {
@@ -351,6 +348,7 @@ impl Devices {
 
     fn ended(&mut self, start: JobStart) {
         self.endings.forget(start);
+        self.whole_for.retain(|_, of| *of != start);
         let share = self.node.remove_share(start);
         self.node.remove_marker(start);
         self.node.end(start);
@@ -396,13 +394,16 @@ impl Devices {
             .device(&share.gres_type)
             .ok_or_else(|| format!("node {} has no device {}", self.node.name(), share.gres_type))?;
         let others = self.node.shares_on(&share.gres_type);
+        if let Some(whole) = self.whole_for.get(&share.gres_type).filter(|whole| **whole != share.start) {
+            return Err(format!("start {whole} has all of device {}", share.gres_type).into());
+        }
         // What was planned before it came, or was not heard of.
         if !others.is_empty() && self.health.has_outsider(device.index) {
             return Err(FaultKind::Outsider.phrase().to_owned().into());
         }
         let prepared = self.mechanisms.prepare(self.backend.as_mut(), &device, others.iter(), &share);
         let prepared = prepared.map_err(|error| Refusal::of(&device, &error))?;
-        let partition = self.prepared(&device, share.start, prepared);
+        let own = self.prepared(&device, share.start, prepared);
         // A job that was requeued leaves the share of its earlier start behind.
         for earlier in self.node.all_shares() {
             if earlier.start.job_id == share.start.job_id && earlier.start != share.start {
@@ -410,19 +411,14 @@ impl Devices {
                 self.left(&earlier);
             }
         }
-        let inserted = self.node.insert_share(share, partition);
+        let inserted = self.node.insert_share(share, own);
         inserted.map_err(|error| format!("the share cannot be written down: {error}").into())
     }
 
-    /// Keeps what the others are to be told, and tells operators where a cap is not what the site wants. Returns the
-    /// tenant's own SM partition.
-    fn prepared(
-        &mut self,
-        device: &DeviceDescription,
-        start: JobStart,
-        prepared: Prepared,
-    ) -> Option<String> {
-        let Prepared { partition, without_partition, without_multi_user, others } = prepared;
+    /// Keeps what the others are to be told, and tells operators where a cap is not what the site wants. Returns what is the
+    /// tenant's own.
+    fn prepared(&mut self, device: &DeviceDescription, start: JobStart, prepared: Prepared) -> Own {
+        let Prepared { partition, instance, without_partition, without_multi_user, others } = prepared;
         if let Some(reason) = without_multi_user {
             warn!(device = device.index, reason, "no multi-user mode; jobs of one user share the device");
             self.health.serves_one_user(self.clock.now(), device.index, &reason);
@@ -436,9 +432,10 @@ impl Devices {
             self.health.partitioned(self.clock.now(), device.index, without_partition);
         }
         for (other, name) in others {
-            self.node.set_mps_partition(other, Some(name));
+            let own = self.node.own(other);
+            self.node.set_own(other, Own { mps_partition: Some(name), ..own });
         }
-        partition
+        Own { mps_partition: partition, instance }
     }
 
     fn revoke(&mut self, decision_id: DecisionId, start: JobStart) {
@@ -483,6 +480,8 @@ fn on(device: &DeviceDescription, share: &Share) -> bool {
 }
 
 mod ending;
+mod instances;
+mod limits;
 
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ use crate::mechanism::PipeFinder;
 use crate::node::Node;
 use crate::procfs::ProcFs;
 use crate::progress::ProgressFiles;
-use crate::share::{self, SharePaths};
+use crate::share::{self, Own, SharePaths};
 use crate::tracker::Registration;
 use pillion_core::handoff::{HANDOFF_LENGTH_MAX, HANDOFF_VERSION, HandoffReply, HandoffRequest, Verdict};
 use pillion_core::option;
@@ -268,8 +268,8 @@ impl HandoffServer {
             return HandoffReply { set: share::profiling(progress.as_deref()), ..HandoffReply::unknown() };
         };
         let mps_pipe_directory = (self.mps_pipe_directory)(&device.gres_type);
-        let paths =
-            SharePaths { progress, mps_pipe_directory, mps_partition: self.node.mps_partition(share.start) };
+        let Own { mps_partition, instance } = self.node.own(share.start);
+        let paths = SharePaths { progress, mps_pipe_directory, mps_partition, instance };
         let set = share::environment(share, &device, &paths);
         HandoffReply {
             verdict: Verdict::Decided,

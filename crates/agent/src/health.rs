@@ -114,8 +114,27 @@ impl Health {
             NoticeKind::MpsClear => watched.forget_mps(),
             // For as long as we run: a library that is installed meanwhile is not looked for.
             NoticeKind::NoMechanism => watched.raise(FaultKind::NoMechanism, None, at, detail.clone()),
-            // For as long as we run: MIG is not turned off under a library that holds the device.
+            // For as long as we run: MIG is not turned off under a library that holds the device, but by us.
             NoticeKind::Divided => watched.raise(FaultKind::Divided, None, at, detail.clone()),
+        }
+    }
+
+    /// What its instances are like, of a device that we cut: all that is wrong with them.
+    pub fn cut(&mut self, index: u32, faults: &[(FaultKind, UnixTime, String)]) {
+        let Some(watched) = self.0.get_mut(&index) else { return };
+        for kind in [FaultKind::Divided, FaultKind::Held] {
+            match faults.iter().find(|(of, ..)| *of == kind) {
+                Some((_, since, detail)) => {
+                    let is_told =
+                        watched.faults.get(&(kind, None)).is_some_and(|known| known.detail == *detail);
+                    if !is_told {
+                        // Who holds it may be another by now.
+                        watched.clear(kind, None);
+                        watched.raise(kind, None, *since, detail.clone());
+                    }
+                }
+                None => watched.clear(kind, None),
+            }
         }
     }
 

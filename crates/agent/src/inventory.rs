@@ -1,6 +1,8 @@
 //! Which devices the node has, as its driver tells it and as Slurm calls them, and why it has none. Keeps nothing.
 
-use crate::config::Config;
+use crate::config::{Config, mig_policy};
+use crate::mechanism::mig::announce::Announcer;
+use crate::mechanism::mig::record;
 use crate::node::Inventory;
 use pillion_core::GresType;
 use pillion_core::device::DeviceDescription;
@@ -16,34 +18,45 @@ const DRIVER_WAIT: Duration = Duration::from_secs(10);
 /// How long to wait before it is asked again meanwhile.
 const DRIVER_PAUSE: Duration = Duration::from_millis(500);
 
-/// What Slurm calls each device; absent where it is called as its backend calls it.
-pub type Names = Box<dyn Fn(u32) -> Option<GresType> + Send>;
+/// What the site says of its devices, beside what their driver does.
+pub struct Site {
+    /// What Slurm calls each device; absent where it is called as its backend calls it.
+    pub gres_type: Box<dyn Fn(u32) -> Option<GresType> + Send>,
+    /// What is told of devices that are cut.
+    pub instances: Announcer,
+}
 
-/// The names of a configuration.
-pub fn names(config: &Config) -> Names {
+/// What a configuration says. `boot_id`: the machine's.
+pub fn site(config: &Config, boot_id: &str) -> Site {
+    let instances = Announcer {
+        policy: mig_policy(config),
+        record: record::path(&config.state_directory),
+        boot_id: boot_id.to_owned(),
+    };
     let config = config.clone();
-    Box::new(move |index| config.gres_type(index))
+    Site { gres_type: Box::new(move |index| config.gres_type(index)), instances }
 }
 
 /// Asks the driver which devices there are.
 ///
 /// # Errors
 /// As [`Backend::devices`].
-pub fn ask(backend: &mut dyn Backend, names: &Names) -> Result<Vec<DeviceDescription>, DeviceError> {
+pub fn ask(backend: &mut dyn Backend, site: &Site) -> Result<Vec<DeviceDescription>, DeviceError> {
     let mut devices = backend.devices()?;
     for device in &mut devices {
-        if let Some(gres_type) = names(device.index) {
+        if let Some(gres_type) = (site.gres_type)(device.index) {
             device.gres_type = gres_type;
         }
+        site.instances.complete(backend, device);
     }
     Ok(devices)
 }
 
 /// What an agent that begins finds. A driver that may answer soon is waited for, for a moment; `None`: stopped meanwhile.
-pub async fn first(backend: &mut dyn Backend, names: &Names, stop: &CancellationToken) -> Option<Inventory> {
+pub async fn first(backend: &mut dyn Backend, site: &Site, stop: &CancellationToken) -> Option<Inventory> {
     let until = Instant::now() + DRIVER_WAIT;
     loop {
-        let found = ask(backend, names);
+        let found = ask(backend, site);
         let is_worth_waiting = found.as_ref().is_err_and(DeviceError::is_transient);
         if !is_worth_waiting || Instant::now() >= until {
             let devices = found.as_ref().map(Vec::as_slice).unwrap_or_default();

@@ -3,11 +3,12 @@
 
 use crate::begun::{BegunStart, BegunStarts};
 use crate::metrics::Figures;
-use crate::share::ShareTable;
+use crate::share::{Own, ShareTable};
 use pillion_core::device::DeviceDescription;
 use pillion_core::setup::SetupFault;
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, SlurmJobId};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +38,8 @@ pub struct Node {
     inventory: watch::Sender<Inventory>,
     shares: Mutex<ShareTable>,
     begun: Mutex<BegunStarts>,
+    /// Devices that are cut into instances.
+    cut: Mutex<BTreeSet<GresType>>,
     /// Told at every new share.
     shares_changed: Notify,
     markers: PathBuf,
@@ -61,6 +64,7 @@ impl Node {
             inventory: watch::Sender::new(inventory),
             shares: Mutex::new(shares),
             begun: Mutex::default(),
+            cut: Mutex::default(),
             shares_changed: Notify::new(),
             markers,
             is_connected: AtomicBool::new(false),
@@ -156,26 +160,36 @@ impl Node {
         self.table().decision_ids()
     }
 
-    /// Remembers a share, with its SM partition where it has one, and marks its job.
+    /// Remembers a share, with what is its own, and marks its job.
     ///
     /// # Errors
     /// If it cannot be written down.
-    pub fn insert_share(&self, share: Share, mps_partition: Option<String>) -> io::Result<()> {
+    pub fn insert_share(&self, share: Share, own: Own) -> io::Result<()> {
         let start = share.start;
-        self.change(|table| table.insert(share, mps_partition))?;
+        self.change(|table| table.insert(share, own))?;
         self.make_marker(start);
         self.shares_changed.notify_waiters();
         Ok(())
     }
 
-    /// The SM partition of a start, where it has one.
-    pub fn mps_partition(&self, start: JobStart) -> Option<String> {
-        self.table().mps_partition(start).map(str::to_owned)
+    /// What of its device is a start's own.
+    pub fn own(&self, start: JobStart) -> Own {
+        self.table().own(start)
     }
 
-    /// A start whose share is known has this partition now, or none.
-    pub fn set_mps_partition(&self, start: JobStart, partition: Option<String>) {
-        self.change(|table| table.set_mps_partition(start, partition));
+    /// A start whose share is known has this now.
+    pub fn set_own(&self, start: JobStart, own: Own) {
+        self.change(|table| table.set_own(start, own));
+    }
+
+    /// On which devices a job that gets no instance would not have all of them.
+    pub fn is_cut(&self, gres_type: &GresType) -> bool {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner).contains(gres_type)
+    }
+
+    /// These are cut now.
+    pub fn set_cut(&self, cut: &BTreeSet<GresType>) {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cut);
     }
 
     /// Forgets a share.

@@ -2,14 +2,15 @@
 //! were asked, then the journal writes what they said.
 
 use crate::backend::backend;
-use crate::config::{Config, mps_policy};
+use crate::config::{Config, mig_policy, mps_policy};
 use crate::devices::{Command, Devices, DevicesParts};
 use crate::ending::{CGROUPS, Endings, list_path};
 use crate::handoff_server::{self, HandoffServer};
-use crate::inventory;
+use crate::inventory::{self, Site};
 use crate::journal::Journal;
 use crate::journal_writer::write_reports;
 use crate::mechanism::Mechanisms;
+use crate::mechanism::mig::Mig;
 use crate::metrics;
 use crate::node::{Inventory, Node};
 use crate::procfs::ProcFs;
@@ -21,6 +22,8 @@ use crate::uplink::Uplink;
 use anyhow::Context as _;
 use pillion_auth::{Claimant, Door, Prover};
 use pillion_core::Clock;
+use pillion_core::device::DeviceDescription;
+use pillion_core::share::Share;
 use pillion_device::Backend;
 use rand::RngCore;
 use std::path::Path;
@@ -61,8 +64,8 @@ pub async fn run(
     let new_id = format!("{:016x}{:016x}", chance.next_u64(), chance.next_u64());
     let journal = Arc::new(Journal::open(state, config.journal_bytes_max, || new_id.clone())?);
     let mut backend = backend(&config, &clock);
-    let names = inventory::names(&config);
-    let Some(inventory) = inventory::first(backend.as_mut(), &names, &stop).await else { return Ok(()) };
+    let site = inventory::site(&config, &ProcFs::new("/proc").boot_id());
+    let Some(inventory) = inventory::first(backend.as_mut(), &site, &stop).await else { return Ok(()) };
     if let Some(fault) = &inventory.fault {
         warn!("{}; jobs here are not shared, and it is looked for again", fault.detail);
     }
@@ -70,7 +73,7 @@ pub async fn run(
     let listener = handoff_server::listen(&config.handoff_socket)
         .with_context(|| format!("listening on {}", config.handoff_socket.display()))?;
     info!(node = %config.node(), devices = inventory.devices.len(), journal = journal.id(), "agent starts");
-    let components = Components { clock, stop, journal, backend, inventory, listener };
+    let components = Components { clock, stop, journal, backend, inventory, site, listener };
     let result = serve(&config, components, chance).await;
     let _ = std::fs::remove_file(&config.handoff_socket);
     result
@@ -83,6 +86,7 @@ struct Components {
     journal: Arc<Journal>,
     backend: Box<dyn Backend>,
     inventory: Inventory,
+    site: Site,
     listener: UnixListener,
 }
 
@@ -91,12 +95,12 @@ async fn serve(
     components: Components,
     chance: &mut (dyn RngCore + Send),
 ) -> anyhow::Result<()> {
-    let Components { clock, stop, journal, backend, inventory, listener } = components;
+    let Components { clock, stop, journal, backend, inventory, site, listener } = components;
     let devices = inventory.devices.to_vec();
     let progress_files = progress_files(config)?;
     let node = Arc::new(node(config, inventory)?);
-    let mechanisms =
-        Mechanisms::new(&config.runtime_directory, mps_policy(config), &devices, &node.all_shares());
+    let proc = ProcFs::new("/proc");
+    let mechanisms = mechanisms(config, &devices, &node.all_shares(), &proc);
     let (commands, commands_out) = mpsc::channel(COMMANDS_LENGTH);
     let page = metrics::maker(Arc::clone(&node), Arc::clone(&journal));
     let (reports, reports_out) = mpsc::channel(REPORTS_LENGTH);
@@ -104,7 +108,6 @@ async fn serve(
     let (appended, appended_out) = watch::channel(journal.last_sequence());
     let (conditions, conditions_out) = watch::channel(Vec::new());
 
-    let proc = ProcFs::new("/proc");
     let handoff = HandoffServer {
         node: Arc::clone(&node),
         clock: Arc::clone(&clock),
@@ -134,7 +137,7 @@ async fn serve(
         node,
         mechanisms,
         tools,
-        names: inventory::names(config),
+        site,
         state_path: config.state_directory.join("runs.json"),
         endings: Endings::new(list_path(&config.state_directory), CGROUPS),
         conditions,
@@ -162,6 +165,12 @@ async fn serve(
     journal_thread.await.context("the journal thread failed")?;
     info!("agent has stopped");
     Ok(())
+}
+
+/// What sets up shares, from where an earlier agent left it.
+fn mechanisms(config: &Config, devices: &[DeviceDescription], shares: &[Share], proc: &ProcFs) -> Mechanisms {
+    let mig = Mig::open(mig_policy(config), &config.state_directory, &proc.boot_id());
+    Mechanisms::new(&config.runtime_directory, mps_policy(config), devices, shares).cutting(mig)
 }
 
 /// Where jobs write their counters.

@@ -157,6 +157,12 @@ impl Sampler {
         self.tracker.contains(start)
     }
 
+    /// Whether this start had tasks here, and they have gone: it is over, if a look or two confirms it.
+    pub fn is_over(&self, start: JobStart) -> bool {
+        let mut tracked = self.tracker.starts().filter(|tracked| tracked.start == start);
+        tracked.any(|tracked| !tracked.roots.iter().any(|root| self.proc.is_alive(*root)))
+    }
+
     /// The tasks of this start, as far as they are known to run.
     pub fn tasks(&self, start: JobStart) -> Vec<ProcessId> {
         let own = self.tracker.starts().filter(|tracked| tracked.start == start);

@@ -5,7 +5,7 @@ use crate::disk;
 use crate::mechanism::{self, Variable};
 use pillion_core::device::DeviceDescription;
 use pillion_core::share::{Share, Sharing};
-use pillion_core::{DecisionId, GresType, JobStart, Shards, UserId};
+use pillion_core::{DecisionId, DeviceUuid, GresType, JobStart, Shards, UserId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -25,6 +25,8 @@ pub struct SharePaths {
     pub mps_pipe_directory: PathBuf,
     /// The name of its own SM partition there, where it has one.
     pub mps_partition: Option<String>,
+    /// The name of its own instance, where it has one.
+    pub instance: Option<DeviceUuid>,
 }
 
 /// The variables that carry out `share` on `device`, in a fixed order.
@@ -38,8 +40,8 @@ pub fn environment(share: &Share, device: &DeviceDescription, paths: &SharePaths
             mechanism::mps::environment(limits, device, mps_pipe_directory, mps_partition.as_deref())
         }
         Sharing::Ccs { mode } => mechanism::ccs::environment(mode, device),
-        // Admitted by nobody: `mechanism::admit`.
-        Sharing::Mig { .. } | Sharing::TimeSliced => Vec::new(),
+        Sharing::Mig { .. } => paths.instance.as_ref().map(mechanism::mig::environment).unwrap_or_default(),
+        Sharing::TimeSliced => Vec::new(),
     };
     variables.extend(profiling(paths.progress.as_deref()));
     variables.push((DECISION_VARIABLE.to_owned(), share.decision_id.to_string()));
@@ -94,9 +96,19 @@ pub struct ShareTable {
 struct Held {
     #[serde(flatten)]
     share: Share,
-    /// The tenant's own SM partition: its tasks need the name from the moment an agent answers.
+    #[serde(flatten)]
+    own: Own,
+}
+
+/// What of its device is one tenant's own: its tasks need the names from the moment an agent answers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Own {
+    /// Its SM partition.
     #[serde(default)]
-    mps_partition: Option<String>,
+    pub mps_partition: Option<String>,
+    /// Its instance.
+    #[serde(default)]
+    pub instance: Option<DeviceUuid>,
 }
 
 impl ShareTable {
@@ -111,9 +123,9 @@ impl ShareTable {
         self.shares.get(&start).map(|held| &held.share)
     }
 
-    /// The SM partition of a start, where it has one.
-    pub fn mps_partition(&self, start: JobStart) -> Option<&str> {
-        self.shares.get(&start)?.mps_partition.as_deref()
+    /// What of its device is a start's own.
+    pub fn own(&self, start: JobStart) -> Own {
+        self.shares.get(&start).map(|held| held.own.clone()).unwrap_or_default()
     }
 
     pub fn all(&self) -> impl Iterator<Item = &Share> {
@@ -130,13 +142,13 @@ impl ShareTable {
         self.all().map(|share| share.decision_id).collect()
     }
 
-    /// Remembers a share, with its SM partition where it has one.
+    /// Remembers a share, with what is its own.
     ///
     /// # Errors
     /// If it cannot be written; then it is not remembered.
-    pub fn insert(&mut self, share: Share, mps_partition: Option<String>) -> io::Result<()> {
+    pub fn insert(&mut self, share: Share, own: Own) -> io::Result<()> {
         let start = share.start;
-        let before = self.shares.insert(start, Held { share, mps_partition });
+        let before = self.shares.insert(start, Held { share, own });
         self.write().inspect_err(|_| {
             match before {
                 Some(before) => self.shares.insert(start, before),
@@ -154,10 +166,10 @@ impl ShareTable {
         Some(share)
     }
 
-    /// This start has another partition now. A disk that refuses this leaves the name from before.
-    pub fn set_mps_partition(&mut self, start: JobStart, mps_partition: Option<String>) {
+    /// This start has this now. A disk that refuses this leaves the names from before.
+    pub fn set_own(&mut self, start: JobStart, own: Own) {
         match self.shares.get_mut(&start) {
-            Some(held) if held.mps_partition != mps_partition => held.mps_partition = mps_partition,
+            Some(held) if held.own != own => held.own = own,
             _ => return,
         }
         if let Err(error) = self.write() {
@@ -206,6 +218,7 @@ pub(crate) mod tests {
             progress: Some(PathBuf::from("/run/pillion/progress/33+0")),
             mps_pipe_directory: PathBuf::from("/run/pillion/mps/g3/pipe"),
             mps_partition: None,
+            instance: None,
         }
     }
 
@@ -251,6 +264,23 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_tenant_of_an_instance_is_told_its_name_and_of_no_daemon() {
+        let slot: pillion_core::mig::Slot = "1g.18gb@6".parse().unwrap();
+        let sharing = Sharing::Mig { profile: slot.profile, start: slot.start };
+        let tenant = Share { sharing, ..share(33, Mechanism::TimeSliced) };
+        let set =
+            |instance| environment(&tenant, &device(Mechanism::Mps), &SharePaths { instance, ..paths() });
+        let own = set(Some(DeviceUuid::new("MIG-5")));
+        assert_eq!(own[0], ("CUDA_VISIBLE_DEVICES".to_owned(), "MIG-5".to_owned()));
+        assert!(
+            stale(&tenant, &own).contains(&"CUDA_MPS_PIPE_DIRECTORY".to_owned()),
+            "of whoever submitted it"
+        );
+        assert_eq!(container_bind(&tenant, &paths()), None);
+        assert_eq!(set(None)[0].0, PROGRESS_VARIABLE, "of one that is not there nothing is said");
+    }
+
+    #[test]
     fn a_partition_stands_in_for_the_percentage() {
         let tenant = capped(33, 0.5);
         let paths = SharePaths { mps_partition: Some("GPU-3/Dx4".to_owned()), ..paths() };
@@ -265,13 +295,15 @@ pub(crate) mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("shares.json");
         let mut table = ShareTable::open(path.clone());
-        table.insert(share(33, Mechanism::Mps), None).unwrap();
-        table.insert(share(34, Mechanism::Mps), Some("GPU-3/Dx4".to_owned())).unwrap();
+        table.insert(share(33, Mechanism::Mps), Own::default()).unwrap();
+        let own =
+            Own { mps_partition: Some("GPU-3/Dx4".to_owned()), instance: Some(DeviceUuid::new("MIG-1")) };
+        table.insert(share(34, Mechanism::Mps), own.clone()).unwrap();
         table.remove(share(33, Mechanism::Mps).start);
         let table = ShareTable::open(path);
         assert_eq!(table.all().collect::<Vec<_>>(), [&share(34, Mechanism::Mps)]);
         assert_eq!(table.on_device(&GresType::new("g0")).count(), 0);
-        assert_eq!(table.mps_partition(share(34, Mechanism::Mps).start), Some("GPU-3/Dx4"));
+        assert_eq!(table.own(share(34, Mechanism::Mps).start), own);
     }
 
     #[test]
@@ -282,7 +314,7 @@ pub(crate) mod tests {
         disk::replace(&path, &[&tenant], false).unwrap();
         let table = ShareTable::open(path);
         assert_eq!(table.get(tenant.start), Some(&tenant));
-        assert_eq!(table.mps_partition(tenant.start), None);
+        assert_eq!(table.own(tenant.start), Own::default());
     }
 
     #[test]
@@ -309,7 +341,7 @@ pub(crate) mod tests {
     #[test]
     fn what_cannot_be_written_is_not_remembered() {
         let mut table = ShareTable::open(PathBuf::from("/proc/nowhere/shares.json"));
-        assert!(table.insert(share(33, Mechanism::Mps), None).is_err());
+        assert!(table.insert(share(33, Mechanism::Mps), Own::default()).is_err());
         assert_eq!(table.get(share(33, Mechanism::Mps).start), None);
     }
 }

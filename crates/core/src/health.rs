@@ -31,6 +31,8 @@ pub enum FaultKind {
     ModeHeld,
     /// MIG is enabled on it: what Slurm books and what processes get are its instances, not the device.
     Divided,
+    /// Its instances cannot be changed: its driver says that somebody uses one that is nobody's any more.
+    Held,
     /// Its MPS daemon or server died; the clients are suspect.
     MpsDied,
     /// Its MPS server takes no new client until all have left.
@@ -56,6 +58,7 @@ impl FaultKind {
             Self::Outsider
             | Self::ModeHeld
             | Self::Divided
+            | Self::Held
             | Self::MpsDied
             | Self::MpsFault
             | Self::Unreadable
@@ -79,6 +82,7 @@ impl FaultKind {
             | Self::NoPartitions
             | Self::Outsider
             | Self::ModeHeld
+            | Self::Held
             | Self::MpsDied
             | Self::MpsFault => true,
             Self::MetricLost
@@ -102,6 +106,7 @@ impl FaultKind {
             Self::Outsider => "a process that belongs to no job is on it",
             Self::ModeHeld => "its CCS mode cannot be changed before its card is idle",
             Self::Divided => "MIG is on, and only whole GPUs can be shared",
+            Self::Held => "its instances cannot be changed: a program holds one that is nobody's",
             Self::MpsDied => "its MPS daemon died",
             Self::MpsFault => "its MPS server reports a fault",
             Self::Unreadable => "it cannot be read",

@@ -175,12 +175,13 @@ fn mechanisms() -> impl Strategy<Value = Mechanism> {
 
 fn fault_kinds() -> impl Strategy<Value = FaultKind> {
     use FaultKind::{
-        Divided, Gone, MetricLost, ModeHeld, MpsDied, MpsFault, NoMechanism, NoPartitions, OneUser, Other,
-        Overused, Unreadable,
+        Divided, Gone, Held, MetricLost, ModeHeld, MpsDied, MpsFault, NoMechanism, NoPartitions, OneUser,
+        Other, Overused, Unreadable,
     };
     prop::sample::select(vec![
         Divided,
         Gone,
+        Held,
         MetricLost,
         ModeHeld,
         MpsDied,

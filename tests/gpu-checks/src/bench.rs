@@ -168,7 +168,8 @@ impl Bench {
             shards: Shards::ALL,
         };
         let pipe = self.settings(false, None).pipe_directory;
-        let paths = SharePaths { progress: None, mps_pipe_directory: pipe, mps_partition: None };
+        let paths =
+            SharePaths { progress: None, mps_pipe_directory: pipe, mps_partition: None, instance: None };
         Client::new(workload, environment(&share, &self.device, &paths))
     }
 

@@ -59,8 +59,8 @@ async fn a_decision_on_its_way_is_waited_for() {
     let (reply, ()) = tokio::join!(scene.server.answer(&request, Some(std::process::id())), async {
         tokio::time::sleep(Duration::from_millis(90)).await;
         // Another one first: it is not the one that is waited for.
-        scene.server.node.insert_share(share(34, Mechanism::Mps), None).unwrap();
-        scene.server.node.insert_share(share(33, Mechanism::Mps), None).unwrap();
+        scene.server.node.insert_share(share(34, Mechanism::Mps), Own::default()).unwrap();
+        scene.server.node.insert_share(share(33, Mechanism::Mps), Own::default()).unwrap();
     });
     assert_eq!((reply.verdict, reply.decision_id), (Verdict::Decided, Some(DecisionId(7))));
     assert!(began.elapsed() < DECISION_WAIT);
@@ -70,7 +70,7 @@ async fn a_decision_on_its_way_is_waited_for() {
 async fn who_was_put_back_to_run_alone_gets_nothing_of_the_sharing() {
     let scene = scene();
     let shared = Share { shards: Shards::try_new(40).unwrap(), ..share(33, Mechanism::Mps) };
-    scene.server.node.insert_share(shared, None).unwrap();
+    scene.server.node.insert_share(shared, Own::default()).unwrap();
     for (booked, verdict) in [
         (None, Verdict::Decided),
         (Some(10), Verdict::Decided),
@@ -108,7 +108,7 @@ async fn other_versions_and_foreign_steps_are_left_alone() {
     assert_eq!(scene.server.answer(&newer, None).await, HandoffReply::unknown());
     assert_eq!(scene.server.answer(&request(None), None).await, HandoffReply::unknown());
     assert!(scene.reports.try_recv().is_err() && scene.commands.try_recv().is_err());
-    scene.server.node.insert_share(share(33, Mechanism::Mps), None).unwrap();
+    scene.server.node.insert_share(share(33, Mechanism::Mps), Own::default()).unwrap();
     let script = scene.server.answer(&request(None), None).await;
     assert_eq!(script.verdict, Verdict::Decided, "the script of a job that was decided on");
 }
@@ -128,7 +128,7 @@ fn forged_step() -> HandoffRequest {
 async fn a_step_is_what_its_script_is_whatever_it_says() {
     let mut scene = scene();
     let shared = Share { shards: Shards::try_new(40).unwrap(), ..share(33, Mechanism::Mps) };
-    scene.server.node.insert_share(shared, None).unwrap();
+    scene.server.node.insert_share(shared, Own::default()).unwrap();
     let own = Some(std::process::id());
     let script = scene.server.answer(&request(Some("yes")), own).await;
     assert_eq!(scene.server.answer(&forged_step(), own).await, script);
@@ -144,7 +144,7 @@ async fn a_step_is_what_its_script_is_whatever_it_says() {
 #[tokio::test(start_paused = true)]
 async fn a_step_of_a_script_that_was_not_seen_is_left_alone() {
     let mut scene = scene();
-    scene.server.node.insert_share(share(33, Mechanism::Mps), None).unwrap();
+    scene.server.node.insert_share(share(33, Mechanism::Mps), Own::default()).unwrap();
     assert_eq!(scene.server.answer(&forged_step(), None).await, HandoffReply::unknown());
     assert!(scene.reports.try_recv().is_err() && scene.commands.try_recv().is_err());
     // An agent that starts again has it from the runs that it wrote down.
@@ -158,7 +158,7 @@ async fn a_step_of_a_script_that_was_not_seen_is_left_alone() {
 async fn who_began_without_a_share_has_none_later() {
     let scene = scene();
     scene.server.answer(&request(Some("yes")), None).await;
-    scene.server.node.insert_share(share(33, Mechanism::Mps), None).unwrap();
+    scene.server.node.insert_share(share(33, Mechanism::Mps), Own::default()).unwrap();
     assert_eq!(scene.server.answer(&forged_step(), None).await.verdict, Verdict::Unknown);
 }
 
@@ -186,7 +186,11 @@ async fn slurmstepd_may_take_its_time_between_connecting_and_asking() {
 async fn a_partition_is_answered_after_a_restart_and_older_limits_are_taken_away() {
     let scene = scene();
     let partition = Some("GPU-3/Dx4".to_owned());
-    scene.server.node.insert_share(share(33, Mechanism::Mps), partition).unwrap();
+    scene
+        .server
+        .node
+        .insert_share(share(33, Mechanism::Mps), Own { mps_partition: partition, ..Own::default() })
+        .unwrap();
     let root = scene.directory.path();
     let shares = ShareTable::open(root.join("shares.json"));
     let inventory = Inventory { devices: [device(Mechanism::Mps)].into(), fault: None };
@@ -195,7 +199,8 @@ async fn a_partition_is_answered_after_a_restart_and_older_limits_are_taken_away
     let reply = server.answer(&request(None), None).await;
     assert!(reply.set.contains(&("CUDA_MPS_SM_PARTITION".to_owned(), "GPU-3/Dx4".to_owned())), "{reply:?}");
     assert!(reply.unset.iter().any(|name| name == "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "{reply:?}");
-    server.node.set_mps_partition(request(None).start, Some("GPU-3/new".to_owned()));
+    let own = Own { mps_partition: Some("GPU-3/new".to_owned()), ..Own::default() };
+    server.node.set_own(request(None).start, own);
     let reply = server.answer(&request(None), None).await;
     assert!(reply.set.contains(&("CUDA_MPS_SM_PARTITION".to_owned(), "GPU-3/new".to_owned())), "{reply:?}");
     assert!(reply.unset.iter().all(|name| reply.set.iter().all(|(set, _)| set != name)), "{reply:?}");

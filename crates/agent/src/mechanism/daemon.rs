@@ -5,7 +5,7 @@ use super::error::MechanismError;
 use super::mps;
 use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
-use pillion_core::{Fraction, JobStart};
+use pillion_core::{DeviceUuid, Fraction, JobStart};
 use pillion_device::mps::make_private;
 use pillion_device::{DeviceError, MpsControl, MpsSettings, MpsState, MpsStatus};
 use std::path::Path;
@@ -16,6 +16,8 @@ use tracing::{debug, warn};
 pub struct Prepared {
     /// The tenant's own SM partition.
     pub partition: Option<String>,
+    /// The tenant's own instance.
+    pub instance: Option<DeviceUuid>,
     /// Why its cap is a cap only, where the site wants partitions. A tenant without a cap has no reason.
     pub without_partition: Option<String>,
     /// Why the device serves one user at a time, where the site wants more: said when it was found out.

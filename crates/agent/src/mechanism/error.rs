@@ -1,7 +1,8 @@
 //! Why a share cannot be set up: an answer to the scheduler.
 
 use pillion_core::device::Mechanism;
-use pillion_core::{GresType, JobStart};
+use pillion_core::mig::MigProfile;
+use pillion_core::{GresType, JobStart, Shards};
 use pillion_device::DeviceError;
 use std::path::PathBuf;
 
@@ -39,9 +40,18 @@ pub enum MechanismError {
         "device {gres_type} is in ccs mode {held} while anybody runs; mode {asked} is possible when it is free"
     )]
     OtherMode { gres_type: GresType, held: u8, asked: u8 },
-    /// This release's agent makes no instances.
-    #[error("device {0} cannot be cut into instances: this agent does not")]
-    NoInstances(GresType),
+    /// An instance cannot be had.
+    #[error("device {gres_type} cannot be cut so: {why}")]
+    NotCut { gres_type: GresType, why: String },
+    /// It is cut, and one comes who needs it whole.
+    #[error("device {gres_type} cannot be made whole: {why}")]
+    Uncut { gres_type: GresType, why: String },
+    /// What Slurm booked is another part of the device than the instance is.
+    #[error("an instance of {profile} is {needed} shards of its device, and {booked} are booked")]
+    OtherShards { profile: MigProfile, needed: Shards, booked: Shards },
+    /// What is ours cannot be written down, so nothing was done.
+    #[error("the record of instances cannot be written")]
+    Unwritten(#[source] std::io::Error),
     /// A cap that leaves nothing.
     #[error("a cap of 0 leaves the tenant no compute unit")]
     NoCompute,

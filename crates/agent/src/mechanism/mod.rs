@@ -4,15 +4,17 @@
 //! free ── first mps share ──► mps: daemon up ── last share gone ──► draining ── no client left ──► free
 //!  │                                                                   │ first mps share again: mps
 //!  ├── first ccs share ──► ccs: one mode ── last share gone ──► draining ── nobody in a part ──► free, mode 1
+//!  ├── each mig share ──► an instance of its own ── its share gone ──► taken away ── the last one gone ──► free, and whole
 //!  └── first share without a mechanism ──► plain ── last share gone ──► free
 //! ```
 //!
 //! The state is not kept here: it follows from the shares that the node holds, so that an agent that starts again finds
-//! it. A mechanism that cannot be set up is an answer to the scheduler, never the failure of a job.
+//! it; only which instances are ours is written down ([`mig`]). A mechanism that cannot be set up is an answer to the scheduler, never the failure of a job.
 
 pub mod ccs;
 mod daemon;
 mod error;
+pub mod mig;
 pub mod mps;
 mod undo;
 mod variable;
@@ -22,9 +24,13 @@ pub use error::MechanismError;
 pub use variable::Variable;
 
 use daemon::Newcomer;
+use mig::step::Rest;
+use mig::{Mig, MigPolicy};
 use pillion_core::GresType;
 use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::mig::Slot;
 use pillion_core::share::{Share, Sharing};
+use pillion_core::{JobStart, UnixTime};
 use pillion_device::{Backend, DeviceError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -43,15 +49,16 @@ pub fn admit<'a>(
 ) -> Result<(), MechanismError> {
     let gres_type = || device.gres_type.clone();
     let (can, asked) = (device.mechanism, share.mechanism());
-    if asked.is_set_up() && asked != can {
+    // What a device can be cut into is said beside how it is shared else.
+    if asked.is_set_up() && asked != can && !asked.has_instances() {
         return Err(MechanismError::NotThere { gres_type: gres_type(), can, asked });
     }
     match share.sharing {
         Sharing::Mps { cap, memory_limit_bytes } => mps::check(cap, memory_limit_bytes)?,
-        Sharing::Mig { .. } => return Err(MechanismError::NoInstances(gres_type())),
-        Sharing::Ccs { .. } | Sharing::TimeSliced => {}
+        Sharing::Mig { .. } | Sharing::Ccs { .. } | Sharing::TimeSliced => {}
     }
-    for other in others.filter(|other| other.start.job_id != share.start.job_id) {
+    let others: Vec<&Share> = others.filter(|other| other.start.job_id != share.start.job_id).collect();
+    for other in &others {
         if other.mechanism() != asked {
             let (tenant, held) = (other.start, other.mechanism());
             return Err(MechanismError::HeldOtherwise { gres_type: gres_type(), tenant, held, asked });
@@ -68,7 +75,13 @@ pub fn admit<'a>(
             Sharing::Mps { .. } | Sharing::Mig { .. } | Sharing::TimeSliced => {}
         }
     }
-    Ok(())
+    match share.sharing.mig_slot() {
+        Some(slot) => {
+            let taken: Vec<Slot> = others.iter().filter_map(|other| other.sharing.mig_slot()).collect();
+            mig::check(device, &taken, share, slot)
+        }
+        None => Ok(()),
+    }
 }
 
 /// Where the MPS daemon of a device and its clients meet.
@@ -79,6 +92,7 @@ pub type PipeFinder = Box<dyn Fn(&GresType) -> PathBuf + Send + Sync>;
 pub struct Mechanisms {
     runtime_directory: PathBuf,
     policy: MpsPolicy,
+    mig: Mig,
     /// Devices whose MPS was found to have no multi-user mode.
     single_user: BTreeSet<GresType>,
     /// Devices that may have partitions of tenants who have left.
@@ -98,9 +112,16 @@ impl Mechanisms {
     ) -> Self {
         let (runtime_directory, single_user) = (runtime_directory.to_owned(), BTreeSet::new());
         let (untidy, draining) = (BTreeMap::new(), BTreeMap::new());
-        let mut mechanisms = Self { runtime_directory, policy, single_user, untidy, draining };
+        let mig = Mig::with(MigPolicy::default(), None, mig::PATIENCE);
+        let mut mechanisms = Self { runtime_directory, policy, mig, single_user, untidy, draining };
         mechanisms.take_up(devices, shares);
         mechanisms
+    }
+
+    /// The same with devices that are cut, or that an earlier agent has cut.
+    #[must_use]
+    pub fn cutting(self, mig: Mig) -> Self {
+        Self { mig, ..self }
     }
 
     /// The node has these too: as with all of them when the agent begins.
@@ -138,6 +159,11 @@ impl Mechanisms {
         let others: Vec<&Share> = others.collect();
         let multi_user = self.policy.multi_user && self.has_multi_user(backend, device, share)?;
         self.admit(device, &others, share, multi_user)?;
+        if !share.mechanism().has_instances() {
+            // Under MPS, MIG is off.
+            let rest = if share.mechanism().has_daemon() { Rest::Off } else { Rest::Whole };
+            self.mig.make_whole(backend, device, rest)?;
+        }
         match share.sharing {
             // Whoever is not to share gets no part of a card that could not be made whole yet.
             Sharing::TimeSliced if device.mechanism.has_modes() && self.is_draining(device) => {
@@ -146,7 +172,7 @@ impl Mechanisms {
                 Ok(Prepared::default())
             }
             Sharing::TimeSliced => Ok(Prepared::default()),
-            Sharing::Mig { .. } => Err(MechanismError::NoInstances(device.gres_type.clone())),
+            Sharing::Mig { .. } => self.prepare_instance(backend, device, &others, share),
             Sharing::Ccs { mode } => {
                 backend.ccs_on(device.index)?.prepare(device.index, mode)?;
                 self.draining.remove(&device.gres_type);
@@ -164,6 +190,22 @@ impl Mechanisms {
                 Ok(prepared)
             }
         }
+    }
+
+    /// What shared the device before is taken down first: MIG wants nobody on it.
+    fn prepare_instance(
+        &mut self,
+        backend: &mut dyn Backend,
+        device: &DeviceDescription,
+        others: &[&Share],
+        share: &Share,
+    ) -> Result<Prepared, MechanismError> {
+        if device.mechanism.has_daemon() && self.is_draining(device) {
+            backend.mps_on(device.index)?.release(device.index)?;
+            self.draining.remove(&device.gres_type);
+        }
+        let instance = self.mig.prepare(backend, device, others, share)?;
+        Ok(Prepared { instance: Some(instance), ..Prepared::default() })
     }
 
     fn is_draining(&self, device: &DeviceDescription) -> bool {
@@ -240,9 +282,38 @@ impl Mechanisms {
         try_due(&mut self.draining, devices, "the sharing of a device", |device| match device.mechanism {
             Mechanism::Mps => backend.mps_on(device.index)?.release(device.index),
             Mechanism::Ccs => backend.ccs_on(device.index)?.release(device.index),
-            // Nothing is made on it: `admit`.
+            // What is cut is settled by itself.
             Mechanism::Mig | Mechanism::TimeSliced => Ok(()),
         });
+    }
+
+    /// Takes away the instances of those who have left, and makes whole what is empty. As often as [`Mechanisms::settle`].
+    /// `is_over`: of a start whose tasks have gone.
+    pub fn settle_instances(
+        &mut self,
+        backend: &mut dyn Backend,
+        devices: &[DeviceDescription],
+        (shares, is_over): (&[Share], &dyn Fn(JobStart) -> bool),
+        now: UnixTime,
+    ) {
+        self.mig.settle(backend, devices, (shares, is_over), now);
+    }
+
+    /// The instances of the node.
+    pub const fn mig(&self) -> &Mig {
+        &self.mig
+    }
+
+    /// Makes a device whole for a job that Slurm has given all of it, whose `others` are over.
+    ///
+    /// # Errors
+    /// [`MechanismError::Uncut`]: what is in the way.
+    pub fn make_whole(
+        &mut self,
+        backend: &mut dyn Backend,
+        device: &DeviceDescription,
+    ) -> Result<(), MechanismError> {
+        self.mig.make_whole(backend, device, Rest::Whole)
     }
 
     fn tidy(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {

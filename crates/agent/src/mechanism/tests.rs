@@ -486,17 +486,3 @@ fn a_daemon_that_was_started_for_a_share_that_failed_is_stopped() {
     mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!((driver.running, driver.told.last().map(String::as_str)), (None, Some("stop 3")));
 }
-
-#[test]
-fn an_instance_is_refused_where_none_is_made() {
-    let sharing = Sharing::Mig { profile: "3g.40gb".parse().unwrap(), start: 4 };
-    let asked = Share { sharing, ..share(33, Mechanism::Mps) };
-    for (mechanism, why) in [
-        (Mechanism::Mps, "device g1 can be shared by mps, not by mig"),
-        (Mechanism::Mig, "device g1 cannot be cut into instances: this agent does not"),
-    ] {
-        let device = DeviceDescription { gres_type: GresType::new("g1"), ..device(mechanism) };
-        let refused = admit(&device, std::iter::empty(), &asked, false).unwrap_err();
-        assert_eq!(refused.to_string(), why);
-    }
-}

@@ -54,7 +54,7 @@ pillion_metrics::families! {
     DEVICE_INFO = gauge("pillion_device_info", "1", &["node", "gres_type", "model", "mechanism"],
         "1, with what the device is and how it can be shared as labels");
     DEVICE_FAULT = gauge("pillion_device_fault", "1", &["node", "gres_type", "fault"],
-        "1 for each fault of a device that lasts, as its agent tells: gone, unreadable, mps-fault, mps-died, divided, mode-held, \
+        "1 for each fault of a device that lasts, as its agent tells: gone, unreadable, mps-fault, mps-died, held, divided, mode-held, \
          outsider, no-mechanism, no-partitions, one-user, metric-lost, overused, other; no line where there is none");
     READ_ERRORS = counter("pillion_device_read_errors_total", "looks", &["node", "gres_type"],
         "Looks at which a device could not be read");

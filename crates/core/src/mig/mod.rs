@@ -17,3 +17,4 @@ mod tests;
 pub use compare::{Difference, differences, resolve};
 pub use geometry::{Geometry, IllegalLayout, InvalidGeometry, InvalidSlot, Size, Slot};
 pub use profile::{Extras, InvalidMigProfile, MigProfile};
+pub use table::needs_reset;

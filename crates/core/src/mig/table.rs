@@ -92,6 +92,12 @@ impl Geometry {
     }
 }
 
+/// Whether a device of this model has to be reset before MIG can be turned on or off: Ampere. It keeps what it was told over a
+/// reboot, where later ones forget it.
+pub fn needs_reset(model: &str) -> bool {
+    model.starts_with("a30") || model.starts_with("a100")
+}
+
 fn geometry(rows: &[Row], places: &[((u8, u8), &[u8])]) -> Geometry {
     let plain = rows.iter().map(|row| size(row, places, Extras::None));
     let media = rows.last().map(|row| Size { instances_max: 1, ..size(row, places, Extras::Media) });

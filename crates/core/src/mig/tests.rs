@@ -88,6 +88,12 @@ fn sizes_count_as_their_part_of_the_slices_rounded_down() {
 }
 
 #[test]
+fn ampere_is_turned_over_by_a_reset_alone() {
+    let models: Vec<&str> = Geometry::models().filter(|model| needs_reset(model)).collect();
+    assert_eq!(models, ["a30", "a100-40", "a100-80"]);
+}
+
+#[test]
 fn the_table_says_what_the_drivers_print() {
     let h100 = known("h100");
     assert_eq!((h100.whole().profile, h100.whole().sm_count), (profile("7g.80gb"), 132));

@@ -106,6 +106,13 @@ pub trait MigControl {
     /// has none.
     fn give(&mut self, index: u32, gpu_instance_id: u32, to: Option<UserId>) -> Result<(), DeviceError>;
 
+    /// Leaves the way to an instance open to everybody, as drivers make it: an empty device that rests in one instance is whoever's
+    /// Slurm starts there. Its files may be another's of the same number from before, and closed.
+    ///
+    /// # Errors
+    /// As [`MigControl::give`].
+    fn open(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError>;
+
     /// Which programs have the device's files or those of its instances open, this one left out: who may be meant where the
     /// driver says that somebody uses it. Never fails for a process that ends meanwhile.
     ///

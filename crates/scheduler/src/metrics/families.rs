@@ -121,7 +121,7 @@ pillion_metrics::families! {
     DEVICES = gauge("pillion_devices", "devices", &["model", "mechanism"],
         "Devices that agents announced");
     DEVICE_FAULT = gauge("pillion_device_fault", "1", &["node", "gres_type", "fault"],
-        "1 for each fault of a device that lasts, as its agent tells: gone, unreadable, mps-fault, mps-died, divided, mode-held, \
+        "1 for each fault of a device that lasts, as its agent tells: gone, unreadable, mps-fault, mps-died, held, divided, mode-held, \
          outsider, no-mechanism, no-partitions, one-user, metric-lost, overused, other; no line where there is none");
     NODES = gauge("pillion_nodes", "nodes", &["state"],
         "Nodes of the pool by whether Slurm can use them: up, unavailable");

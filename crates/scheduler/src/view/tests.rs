@@ -164,6 +164,7 @@ fn nothing_is_placed_on_a_device_that_is_at_fault_and_the_others_stay_open() {
         FaultKind::MpsDied,
         FaultKind::ModeHeld,
         FaultKind::Divided,
+        FaultKind::Held,
     ] {
         assert!(blocked(kind).is_some(), "{kind}");
     }

@@ -14,7 +14,7 @@ use pillion_core::device::Mechanism;
 use pillion_core::report::{EndOrder, EndOutcome, EndResult, FromAgent, ReportBody};
 use pillion_core::share::{Share, Sharing};
 use pillion_core::{
-    Clock as _, DecisionId, GresType, JobStart, ManualClock, NodeName, Shards, SlurmJobId, UnixTime, UserId,
+    Clock as _, DecisionId, JobStart, ManualClock, NodeName, Shards, SlurmJobId, UnixTime, UserId,
 };
 use pillion_device::simulated::{AttachRequest, ClientId, InProcess, Machine, MachineConfig, Phase};
 use rand::rngs::StdRng;
@@ -113,7 +113,7 @@ impl World {
             node: Arc::new(node),
             mechanisms: Mechanisms::new(root, policy, &described, &[]),
             tools,
-            names: Box::new(|index| Some(GresType::new(format!("g{index}")))),
+            site: crate::inventory::site(&crate::config::Config::default(), "none"),
             state_path: root.join("runs.json"),
             endings: Endings::new(list_path(root), root.join("cgroup")),
             conditions: watch::channel(Vec::new()).0,
@@ -150,7 +150,8 @@ impl World {
         };
         self.devices.prepare(share.clone());
         let pipe = self.directory.path().join(format!("mps/{}/pipe", device.gres_type));
-        let paths = SharePaths { progress: None, mps_pipe_directory: pipe, mps_partition: None };
+        let paths =
+            SharePaths { progress: None, mps_pipe_directory: pipe, mps_partition: None, instance: None };
         let request = AttachRequest {
             workload: "gemm-hog".to_owned(),
             seconds: Some(1e8),

@@ -315,6 +315,9 @@ const BROKEN_SERVICES: [Broken; 20] = [
             status_of(f).agents[0].devices[0].faults = Some(Faults { list: vec![fault(FaultKind::Divided)] });
         },
     ),
+    ("device-health", FAIL, "a program holds one that is nobody's", "end the programs that it names", |f| {
+        status_of(f).agents[0].devices[0].faults = Some(Faults { list: vec![fault(FaultKind::Held)] });
+    }),
     ("device-health", WARN, "it lost a metric", "profiles do without this metric", |f| {
         status_of(f).agents[0].devices[0].faults = Some(Faults { list: vec![fault(FaultKind::MetricLost)] });
     }),

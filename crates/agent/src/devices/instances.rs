@@ -1,0 +1,75 @@
+//! Devices that are cut: settled at every look, and made whole for a job that Slurm started there alone.
+
+use super::Devices;
+use crate::share::Own;
+use pillion_core::share::Share;
+use pillion_core::{GresType, JobStart, UnixTime};
+use tracing::{info, warn};
+
+impl Devices {
+    /// Whether a device is divided by us, or was.
+    pub(super) fn is_cut_by_us(&self, index: u32, now: UnixTime) -> bool {
+        let devices = self.node.devices();
+        let mut own = devices.iter().filter(|device| device.index == index);
+        own.any(|device| self.mechanisms.mig().faults(device, now).is_some())
+    }
+
+    /// Takes away the instances of those who have left, makes whole what is empty, and tells what cannot be.
+    pub(super) fn settle_instances(&mut self, now: UnixTime, shares: &[Share]) {
+        let devices = self.node.devices();
+        // Where a job has all of a device, nothing is made for those who wait for what they cannot get.
+        let mut here = shares.to_vec();
+        here.retain(|share| !self.whole_for.contains_key(&share.gres_type));
+        let sampler = &self.sampler;
+        let is_over = |start| sampler.is_over(start);
+        self.mechanisms.settle_instances(self.backend.as_mut(), &devices, (&here, &is_over), now);
+        let mig = self.mechanisms.mig();
+        for device in devices.iter() {
+            if let Some(faults) = mig.faults(device, now) {
+                self.health.cut(device.index, &faults);
+            }
+            for share in shares.iter().filter(|share| share.gres_type == device.gres_type) {
+                let own = self.node.own(share.start);
+                // Made anew, after its driver had forgotten it.
+                if let Some(instance) =
+                    mig.instance_of(device, share.start).filter(|_| share.mechanism().has_instances())
+                {
+                    self.node.set_own(share.start, Own { instance: Some(instance), ..own });
+                }
+            }
+        }
+        self.node.set_cut(mig.cut());
+        self.tell_conditions();
+    }
+
+    /// A start begins that has no instance of this device, which is cut: what those have left who are over goes at once, and not
+    /// only when two looks have confirmed it. Slurm gave it the device, so nobody who waits for an instance of it comes meanwhile.
+    ///
+    /// # Errors
+    /// What is in the way. Whoever still has a task there is never disturbed, whatever Slurm is said to have booked.
+    pub(super) fn make_whole(&mut self, gres_type: &GresType, start: JobStart) -> Result<(), String> {
+        let device = self.node.device(gres_type).ok_or("the device is not here")?;
+        let others = self.node.shares_on(gres_type);
+        let others = others.iter().filter(|other| other.start.job_id != start.job_id);
+        for other in others {
+            if self.sampler.is_tracked(other.start) && !self.sampler.is_over(other.start) {
+                warn!(%start, other = %other.start, %gres_type, "a start without an instance begins on a device that others have");
+                return Err(format!("start {} is there", other.start));
+            }
+        }
+        self.whole_for.insert(gres_type.clone(), start);
+        let done = self.mechanisms.make_whole(self.backend.as_mut(), &device);
+        self.node.set_cut(self.mechanisms.mig().cut());
+        match done {
+            Ok(()) => {
+                info!(%start, %gres_type, "made whole for a start that has all of it");
+                Ok(())
+            }
+            Err(error) => {
+                let why = pillion_core::report(&error);
+                warn!(%start, %gres_type, why, "a start begins on a device that is not whole");
+                Err(why)
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Carries out what [`super::step`] says, one act after the other, each written down before it is done.
+
+use super::record::{Made, OfDevice, Ours, Record, Tenant};
+use super::step::{Act, Refused, Rest, Stop, View, Wanted, next};
+use crate::mechanism::MechanismError;
+use pillion_core::DeviceUuid;
+use pillion_core::mig::{Geometry, Slot};
+use pillion_core::text::quoted;
+use pillion_device::mechanism::mig::{Instance, Layout};
+use pillion_device::{DeviceError, MigControl};
+
+/// More acts than any change of a device takes: forget, destroy and make all of it, twice over.
+const ACTS_MAX: usize = 96;
+/// How many holders are named.
+const NAMED_MAX: usize = 4;
+
+/// One device, and what of it is ours.
+pub(super) struct Cut<'a> {
+    pub(super) control: &'a mut dyn MigControl,
+    pub(super) record: &'a mut Record,
+    pub(super) index: u32,
+    pub(super) uuid: &'a DeviceUuid,
+    pub(super) geometry: &'a Geometry,
+}
+
+/// How a device is to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Goal<'a> {
+    pub(super) wanted: &'a [Wanted],
+    pub(super) rest: Rest,
+    pub(super) may_turn_on: bool,
+}
+
+/// How far it came.
+#[derive(Debug)]
+pub(super) struct Tried {
+    /// Why it ended there.
+    pub(super) stop: Stop,
+    /// How the device is divided then.
+    pub(super) layout: Layout,
+    /// What was refused.
+    pub(super) refused: Refused,
+    /// In the driver's words, the last of it.
+    pub(super) reason: Option<String>,
+    /// Whether the way to every instance is whose it should be; else what the driver said.
+    pub(super) unguarded: Option<String>,
+}
+
+impl Tried {
+    /// Whether all is as it was to be, but for those who could not leave.
+    pub(super) fn is_served(&self) -> bool {
+        self.stop == Stop::Done
+    }
+
+    /// Whether somebody who has left could not be taken away.
+    pub(super) fn is_refused(&self) -> bool {
+        self.stop == Stop::Refused || !self.refused.destroy.is_empty()
+    }
+}
+
+impl Cut<'_> {
+    /// Goes as far as the driver lets it.
+    ///
+    /// # Errors
+    /// [`MechanismError::Unwritten`] if it cannot be written down, and what keeps the device from being looked at.
+    pub(super) fn carry_out(&mut self, goal: Goal<'_>) -> Result<Tried, MechanismError> {
+        let (mut refused, mut reason) = (Refused::default(), None);
+        for _ in 0..ACTS_MAX {
+            let layout = self.control.layout(self.index)?;
+            let record = self.record.device(self.uuid);
+            let view = View {
+                geometry: self.geometry,
+                layout: &layout,
+                record: &record,
+                wanted: goal.wanted,
+                rest: goal.rest,
+                may_turn_on: goal.may_turn_on,
+                refused: &refused,
+            };
+            match next(&view) {
+                Ok(act) => {
+                    if let Err(error) = self.act(&act, &mut refused)? {
+                        tracing::debug!(index = self.index, ?act, error = %pillion_core::report(&error), "refused");
+                        reason = Some(pillion_core::report(&error));
+                    }
+                }
+                Err(stop) => {
+                    let unguarded =
+                        self.guard(&record, &layout).err().map(|error| pillion_core::report(&error));
+                    return Ok(Tried { stop, layout, refused, reason, unguarded });
+                }
+            }
+        }
+        let reason = "its driver shows other instances each time it is asked".to_owned();
+        Err(DeviceError::NotReady { index: self.index, reason }.into())
+    }
+
+    /// Does one thing. The inner error is the driver's refusal, which is noted.
+    fn act(&mut self, act: &Act, refused: &mut Refused) -> Result<Result<(), DeviceError>, MechanismError> {
+        match act {
+            Act::Forget(slot) => self.write(|of| of.ours.retain(|ours| ours.slot != *slot))?,
+            Act::Adopt(slot, made) => {
+                self.write_entry(*slot, |ours| ours.made = Some(made.clone()))?;
+            }
+            Act::Leave(slot) => self.write_entry(*slot, |ours| ours.is_leaving = true)?,
+            Act::Stay(slot) => self.write_entry(*slot, |ours| ours.is_leaving = false)?,
+            Act::Hand(slot, tenant) => self.write_entry(*slot, |ours| ours.tenant = *tenant)?,
+            Act::ForgetMode => self.write(|of| of.is_mode_ours = false)?,
+            Act::TurnOn => {
+                self.write(|of| of.is_mode_ours = true)?;
+                let done = self.control.set_mode(self.index, true);
+                refused.on = done.is_err();
+                return Ok(done);
+            }
+            Act::TurnOff => {
+                let done = self.control.set_mode(self.index, false);
+                refused.off = done.is_err();
+                return Ok(done);
+            }
+            Act::Destroy(slot, id) => {
+                // Nobody new comes in meanwhile; that it fails changes nothing for those who want it gone.
+                let _ = self.control.give(self.index, *id, None);
+                let done = self.control.destroy(self.index, *id);
+                if done.is_err() {
+                    refused.destroy.insert(*slot);
+                }
+                return Ok(done);
+            }
+            Act::Make(slot, tenant) => return self.make(*slot, *tenant, refused),
+        }
+        Ok(Ok(()))
+    }
+
+    fn make(
+        &mut self,
+        slot: Slot,
+        tenant: Option<Tenant>,
+        refused: &mut Refused,
+    ) -> Result<Result<(), DeviceError>, MechanismError> {
+        self.write(|of| {
+            of.ours.retain(|ours| ours.slot != slot);
+            of.ours.push(Ours { slot, made: None, is_leaving: false, tenant });
+        })?;
+        match self.control.make(self.index, slot) {
+            Ok(Instance { gpu_instance_id, compute, .. }) => {
+                if let [compute] = compute.as_slice() {
+                    let made = Made { uuid: compute.uuid.clone(), gpu_instance_id };
+                    self.write_entry(slot, |ours| ours.made = Some(made))?;
+                }
+                Ok(Ok(()))
+            }
+            Err(error) => {
+                refused.make.insert(slot);
+                Ok(Err(error))
+            }
+        }
+    }
+
+    /// Each instance is its tenant's alone; what a device rests in is open to whoever Slurm starts there.
+    fn guard(&mut self, record: &OfDevice, layout: &Layout) -> Result<(), DeviceError> {
+        for ours in record.ours.iter().filter(|ours| ours.made.is_some() && !ours.is_leaving) {
+            let Some(instance) = ours.find(layout) else { continue };
+            match ours.tenant {
+                Some(tenant) => self.control.give(self.index, instance.gpu_instance_id, Some(tenant.uid))?,
+                None => self.control.open(self.index, instance.gpu_instance_id)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, change: impl FnOnce(&mut OfDevice)) -> Result<(), MechanismError> {
+        let mut of_device = self.record.device(self.uuid);
+        change(&mut of_device);
+        self.record.put(self.uuid, of_device).map_err(MechanismError::Unwritten)
+    }
+
+    fn write_entry(&mut self, slot: Slot, change: impl FnOnce(&mut Ours)) -> Result<(), MechanismError> {
+        self.write(|of| {
+            if let Some(ours) = of.at_mut(slot) {
+                change(ours);
+            }
+        })
+    }
+
+    /// Who may be meant where the driver says that somebody uses what nobody should, for operators.
+    pub(super) fn holders(&mut self) -> Option<String> {
+        let mut holders = self.control.holders(self.index).unwrap_or_default();
+        holders.sort_by_key(|holder| holder.pid);
+        holders.dedup_by_key(|holder| holder.pid);
+        let more = holders.len().saturating_sub(NAMED_MAX);
+        let mut named = Vec::new();
+        for holder in holders.iter().take(NAMED_MAX) {
+            named.push(format!(
+                "{} (process {}, {})",
+                quoted(&holder.program),
+                holder.pid,
+                quoted(&holder.file)
+            ));
+        }
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!named.is_empty()).then(|| named.join(", ") + &more)
+    }
+}
+
+/// What stands in the way, for operators.
+pub(super) fn sentence(tried: &Tried, holders: Option<String>) -> String {
+    let listed = |slots: &[Slot]| slots.iter().map(Slot::to_string).collect::<Vec<_>>().join(", ");
+    let what = match &tried.stop {
+        Stop::Foreign(slots) => return format!("somebody else has cut it: {}", listed(slots)),
+        Stop::Pending => return "MIG is to change when it is reset".to_owned(),
+        Stop::Off => return "MIG is off, and mig.toggle does not let the agent turn it on".to_owned(),
+        Stop::Occupied(slot) => format!("somebody is in {slot} still"),
+        Stop::Done | Stop::Refused => {
+            let stuck: Vec<Slot> = tried.refused.destroy.iter().copied().collect();
+            if stuck.is_empty() {
+                "the driver refused".to_owned()
+            } else {
+                format!("{} is not given up", listed(&stuck))
+            }
+        }
+    };
+    match (holders, &tried.reason) {
+        (Some(holders), _) => format!("{what}; held by {holders}"),
+        (None, Some(reason)) => format!("{what}: {reason}"),
+        (None, None) => what,
+    }
+}

@@ -1,0 +1,403 @@
+//! NVIDIA's MIG: cut for those who come, held for those who are there, drained of those who have left, and whole again when
+//! nobody is.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `record` | what of a device is ours, on disk |
+//! | `step` | what is next (pure) |
+//! | `carry` | does it, one act after the other |
+//! | `announce` | what is told of a device that is cut by us |
+//! | `orphans` | the same for a node whose agent is dead: its Epilog |
+//!
+//! **Who may act between two of our steps.** An administrator who cuts the device: his instances are in no record of ours and are not
+//! touched; the device is closed while they are there. Somebody who enters an instance between its making and its giving: he is seen in
+//! it before its tenant is told of it, and then nobody is. A program that keeps a file open: the driver refuses, what stands stays of
+//! use, and the device is *held* until it lets go. A crash: the record says what was begun. A job that Slurm starts alone meanwhile:
+//! `handoff_server` makes the device whole before it begins.
+
+pub mod announce;
+mod carry;
+pub mod orphans;
+pub mod record;
+pub mod step;
+
+use super::error::MechanismError;
+use super::variable::Variable;
+use carry::{Cut, Goal, Tried, sentence};
+use pillion_core::device::DeviceDescription;
+use pillion_core::health::FaultKind;
+use pillion_core::mig::{Geometry, Slot};
+use pillion_core::share::Share;
+use pillion_core::{DeviceUuid, GresType, JobStart, UnixTime};
+use pillion_device::Backend;
+use pillion_device::mechanism::mig::MigMode;
+use record::{Record, Tenant};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+use step::{Rest, Stop, Wanted};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+/// For how long a refusal may pass by itself, as it does after a process has ended; then the device is held.
+pub const HELD_AFTER_SECONDS: f64 = 5.0;
+/// How long one who comes waits for what is in his way to go.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long an agent that begins waits for an Epilog that is at work.
+const LOCK_PATIENCE: Duration = Duration::from_secs(6);
+
+/// What the site wants of MIG.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MigPolicy {
+    /// Whether devices are cut for tenants.
+    pub is_enabled: bool,
+    /// Whether MIG may be turned on for that, and off again.
+    pub may_toggle: bool,
+}
+
+/// What is wrong with a device, and since when.
+#[derive(Debug, Clone, PartialEq)]
+struct Trouble {
+    since: UnixTime,
+    kind: FaultKind,
+    detail: String,
+}
+
+/// The devices that are cut by us.
+#[derive(Debug)]
+pub struct Mig {
+    policy: MigPolicy,
+    /// Absent where nothing is cut, and nothing was.
+    record: Option<Record>,
+    geometries: BTreeMap<u32, Geometry>,
+    troubles: BTreeMap<GresType, Trouble>,
+    /// Devices that are in more than one piece, or in one that is somebody's.
+    cut: BTreeSet<GresType>,
+    /// Devices whose ways could not be closed, as it was told.
+    unguarded: BTreeSet<GresType>,
+    patience: Duration,
+}
+
+impl Mig {
+    /// Takes over from an earlier agent. `boot_id`: the machine's, for no instance outlives it.
+    pub fn open(policy: MigPolicy, state_directory: &Path, boot_id: &str) -> Self {
+        let path = record::path(state_directory);
+        if !policy.is_enabled && !record::is_there(&path) {
+            return Self::with(policy, None, PATIENCE);
+        }
+        let record = Record::open(path, boot_id, LOCK_PATIENCE);
+        if let Err(error) = &record {
+            warn!(%error, "the record of instances cannot be had: nothing is cut, and nothing is made whole");
+        }
+        Self::with(policy, record.ok(), PATIENCE)
+    }
+
+    /// With this record.
+    pub fn with(policy: MigPolicy, record: Option<Record>, patience: Duration) -> Self {
+        Self {
+            policy,
+            record,
+            geometries: BTreeMap::new(),
+            troubles: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            unguarded: BTreeSet::new(),
+            patience,
+        }
+    }
+
+    /// Devices on which a job that gets none of their instances would not have all of them.
+    pub fn cut(&self) -> &BTreeSet<GresType> {
+        &self.cut
+    }
+
+    /// What is wrong with a device for now; `None`: its notices of MIG are to be believed, for it is none of ours.
+    pub fn faults(
+        &self,
+        device: &DeviceDescription,
+        now: UnixTime,
+    ) -> Option<Vec<(FaultKind, UnixTime, String)>> {
+        self.is_managed(device).then(|| {
+            let trouble = self.troubles.get(&device.gres_type);
+            let is_due = |trouble: &&Trouble| {
+                trouble.kind != FaultKind::Held || now.seconds_since(trouble.since) >= HELD_AFTER_SECONDS
+            };
+            let told = trouble.filter(is_due).cloned();
+            told.into_iter().map(|Trouble { since, kind, detail }| (kind, since, detail)).collect()
+        })
+    }
+
+    /// Whether the device is cut by us, or something of ours is left on it.
+    fn is_managed(&self, device: &DeviceDescription) -> bool {
+        self.record.as_ref().is_some_and(|record| {
+            (self.policy.is_enabled && device.geometry.is_some()) || !record.device(&device.uuid).is_nothing()
+        })
+    }
+
+    fn goal<'a>(&self, wanted: &'a [Wanted], rest: Rest) -> Goal<'a> {
+        Goal { wanted, rest, may_turn_on: self.policy.is_enabled && self.policy.may_toggle }
+    }
+
+    /// The device as it can be changed.
+    fn on<'a>(
+        &'a mut self,
+        backend: &'a mut dyn Backend,
+        device: &'a DeviceDescription,
+    ) -> Result<Cut<'a>, MechanismError> {
+        let control = backend.mig_on(device.index)?;
+        if let (Some(geometry), None) = (&device.geometry, self.geometries.get(&device.index)) {
+            self.geometries.insert(device.index, geometry.clone());
+        }
+        let geometry = match self.geometries.entry(device.index) {
+            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(place) => {
+                place.insert(control.geometry(device.index)?)
+            }
+        };
+        let record = self.record.as_mut().ok_or_else(|| MechanismError::NotThere {
+            gres_type: device.gres_type.clone(),
+            can: device.mechanism,
+            asked: pillion_core::device::Mechanism::Mig,
+        })?;
+        Ok(Cut { control, record, index: device.index, uuid: &device.uuid, geometry })
+    }
+
+    /// Cuts an instance for `share` beside those of `others`. Returns its name.
+    ///
+    /// # Errors
+    /// [`MechanismError`]; then nothing has changed for those who run, and what was begun is taken back at the next look.
+    pub fn prepare(
+        &mut self,
+        backend: &mut dyn Backend,
+        device: &DeviceDescription,
+        others: &[&Share],
+        share: &Share,
+    ) -> Result<DeviceUuid, MechanismError> {
+        let own = wanted_by(share, true);
+        let is_other = |other: &&&Share| other.start.job_id != share.start.job_id;
+        let mut wanted: Vec<Wanted> =
+            others.iter().filter(is_other).filter_map(|other| wanted_by(other, false)).collect();
+        wanted.extend(own);
+        let Some(Wanted { slot, tenant, .. }) = own else {
+            return Err(refusal(device, "it is no share of an instance"));
+        };
+        let was_there = self.holds(device, slot, tenant);
+        let tried = self.insist(backend, device, (&wanted, Rest::Whole), Tried::is_served)?;
+        if !tried.is_served() {
+            let why = sentence(&tried, self.on(backend, device)?.holders());
+            return Err(refusal(device, &why));
+        }
+        if let Some(reason) = tried.unguarded {
+            return Err(refusal(
+                device,
+                &format!("the way to {slot} cannot be left to its user alone: {reason}"),
+            ));
+        }
+        let cut = self.on(backend, device)?;
+        // After it was closed to all others: whoever came in before is in it.
+        let layout = cut.control.layout(device.index)?;
+        let of_device = cut.record.device(&device.uuid);
+        let Some(ours) = of_device.at(slot) else { return Err(refusal(device, "it was taken away at once")) };
+        let (Some(instance), Some(made)) = (ours.find(&layout), &ours.made) else {
+            return Err(refusal(device, "it was taken away at once"));
+        };
+        if let (Some(pid), false) = (instance.pids.first(), was_there) {
+            return Err(refusal(device, &format!("process {pid} is in {slot}, and is none of its tenant's")));
+        }
+        let name = made.uuid.clone();
+        self.cut.insert(device.gres_type.clone());
+        if !was_there {
+            info!(start = %tenant.start, %slot, uuid = %name, device = device.index, "an instance was cut");
+        }
+        Ok(name)
+    }
+
+    /// The name of the instance that a start has.
+    pub fn instance_of(&self, device: &DeviceDescription, start: JobStart) -> Option<DeviceUuid> {
+        let of_device = self.record.as_ref()?.device(&device.uuid);
+        let is_its = |ours: &&record::Ours| ours.tenant.is_some_and(|tenant| tenant.start == start);
+        of_device.ours.iter().find(is_its)?.made.as_ref().map(|made| made.uuid.clone())
+    }
+
+    /// Whether this start has this instance already.
+    fn holds(&self, device: &DeviceDescription, slot: Slot, tenant: Tenant) -> bool {
+        let of_device = self.record.as_ref().map(|record| record.device(&device.uuid));
+        of_device.is_some_and(|of| {
+            of.at(slot).is_some_and(|ours| ours.made.is_some() && ours.tenant == Some(tenant))
+        })
+    }
+
+    /// Makes a device whole for somebody who is not to have an instance; a device on which nothing of ours is, is left alone.
+    /// `rest`: with [`Rest::Off`] MIG is off then.
+    ///
+    /// # Errors
+    /// [`MechanismError::Uncut`]: what is in the way.
+    pub fn make_whole(
+        &mut self,
+        backend: &mut dyn Backend,
+        device: &DeviceDescription,
+        rest: Rest,
+    ) -> Result<(), MechanismError> {
+        let is_ours = self.record.as_ref().is_some_and(|record| !record.device(&device.uuid).is_nothing());
+        if !is_ours {
+            return Ok(());
+        }
+        let is_so =
+            |tried: &Tried| tried.is_served() && (rest == Rest::Whole || tried.layout.mode == MigMode::Off);
+        let tried = self.insist(backend, device, (&[], rest), is_so)?;
+        if is_so(&tried) {
+            self.cut.remove(&device.gres_type);
+            return Ok(());
+        }
+        let why = sentence(&tried, self.on(backend, device)?.holders());
+        if rest == Rest::Off {
+            // As it was: open to whoever Slurm starts there.
+            self.insist(backend, device, (&[], Rest::Whole), Tried::is_served)?;
+        }
+        Err(MechanismError::Uncut { gres_type: device.gres_type.clone(), why })
+    }
+
+    /// Tries until it is so, for as long as what is refused may pass.
+    fn insist(
+        &mut self,
+        backend: &mut dyn Backend,
+        device: &DeviceDescription,
+        (wanted, rest): (&[Wanted], Rest),
+        is_so: impl Fn(&Tried) -> bool,
+    ) -> Result<Tried, MechanismError> {
+        let until = Instant::now() + self.patience;
+        let goal = self.goal(wanted, rest);
+        loop {
+            let tried = self.on(backend, device)?.carry_out(goal)?;
+            let may_pass = matches!(tried.stop, Stop::Refused | Stop::Occupied(_));
+            if is_so(&tried) || !may_pass || Instant::now() >= until {
+                return Ok(tried);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Takes away what nobody has any more, makes whole what is empty, and closes every way again that somebody opened. To be
+    /// called at every look.
+    ///
+    /// `is_over`: of a start whose tasks have gone: nothing is made for it any more.
+    pub fn settle(
+        &mut self,
+        backend: &mut dyn Backend,
+        devices: &[DeviceDescription],
+        (shares, is_over): (&[Share], &dyn Fn(JobStart) -> bool),
+        now: UnixTime,
+    ) {
+        for device in devices {
+            if !self.is_managed(device) {
+                self.troubles.remove(&device.gres_type);
+                self.cut.remove(&device.gres_type);
+                continue;
+            }
+            let on_it = shares.iter().filter(|share| share.gres_type == device.gres_type);
+            let is_other_way = |share: &Share| share.sharing.mig_slot().is_none();
+            // Who shares it in another way has it whole already: MIG stays as it is while he is there.
+            if on_it.clone().any(is_other_way) {
+                continue;
+            }
+            let wanted: Vec<Wanted> =
+                on_it.filter_map(|share| wanted_by(share, !is_over(share.start))).collect();
+            let goal = self.goal(&wanted, Rest::Whole);
+            let tried = self.on(backend, device).and_then(|mut cut| cut.carry_out(goal));
+            match tried {
+                Ok(tried) => self.settled(backend, device, &tried, (wanted.is_empty(), now)),
+                // That it does not answer is told of it anyway.
+                Err(MechanismError::Device(_)) => {}
+                Err(error) => {
+                    warn!(device = device.index, error = %pillion_core::report(&error), "cannot be settled");
+                }
+            }
+        }
+    }
+
+    fn settled(
+        &mut self,
+        backend: &mut dyn Backend,
+        device: &DeviceDescription,
+        tried: &Tried,
+        (is_empty, now): (bool, UnixTime),
+    ) {
+        let gres_type = &device.gres_type;
+        let is_whole = is_empty && tried.is_served();
+        if is_whole {
+            self.cut.remove(gres_type)
+        } else {
+            self.cut.insert(gres_type.clone())
+        };
+        match &tried.unguarded {
+            None => {
+                self.unguarded.remove(gres_type);
+            }
+            Some(reason) => {
+                if self.unguarded.insert(gres_type.clone()) {
+                    warn!(%gres_type, reason, "the way to an instance cannot be left to its user alone");
+                }
+            }
+        }
+        let kind = match tried.stop {
+            Stop::Foreign(_) | Stop::Pending => Some(FaultKind::Divided),
+            _ if tried.is_refused() || (is_empty && !is_whole) => Some(FaultKind::Held),
+            _ => None,
+        };
+        let Some(kind) = kind else {
+            self.troubles.remove(gres_type);
+            return;
+        };
+        let before =
+            self.troubles.get(gres_type).filter(|trouble| trouble.kind == kind).map(|trouble| trouble.since);
+        let holders = if kind == FaultKind::Held {
+            self.on(backend, device).ok().and_then(|mut cut| cut.holders())
+        } else {
+            None
+        };
+        let detail = sentence(tried, holders);
+        self.troubles.insert(gres_type.clone(), Trouble { since: before.unwrap_or(now), kind, detail });
+    }
+}
+
+/// What a share of an instance wants of its device.
+pub(super) fn wanted_by(share: &Share, is_to_be_made: bool) -> Option<Wanted> {
+    let tenant = Tenant { start: share.start, uid: share.uid };
+    share.sharing.mig_slot().map(|slot| Wanted { slot, tenant, is_to_be_made })
+}
+
+fn refusal(device: &DeviceDescription, why: &str) -> MechanismError {
+    MechanismError::NotCut { gres_type: device.gres_type.clone(), why: why.to_owned() }
+}
+
+/// Whether `share` can lie beside these on its device, by what the driver says of it. Pure.
+///
+/// # Errors
+/// [`MechanismError`], which says why not.
+pub(super) fn check(
+    device: &DeviceDescription,
+    others: &[Slot],
+    share: &Share,
+    slot: Slot,
+) -> Result<(), MechanismError> {
+    let Some(geometry) = &device.geometry else {
+        return Err(refusal(device, "it is not offered for that on this node ([agent.mig])"));
+    };
+    let all = [others, &[slot]].concat();
+    geometry.check(&all).map_err(|why| refusal(device, &why.to_string()))?;
+    let needed = geometry.shards(slot.profile);
+    if share.shards != needed {
+        return Err(MechanismError::OtherShards { profile: slot.profile, needed, booked: share.shards });
+    }
+    Ok(())
+}
+
+/// The variables of a tenant: its instance, by the only name that no other has.
+pub(crate) fn environment(instance: &DeviceUuid) -> Vec<Variable> {
+    vec![("CUDA_VISIBLE_DEVICES".to_owned(), instance.to_string())]
+}
+
+#[cfg(test)]
+mod double;
+#[cfg(test)]
+mod tests;
