@@ -4,6 +4,7 @@
 use crate::clock::UnixTime;
 use crate::ids::GresType;
 use crate::metric::{Metric, MetricSource};
+use crate::mig::Slot;
 use crate::word::spelt_as_serialized;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,6 +32,8 @@ pub enum FaultKind {
     ModeHeld,
     /// MIG is enabled on it: what Slurm books and what processes get are its instances, not the device.
     Divided,
+    /// Its instances cannot be changed: its driver says that somebody uses one that is nobody's any more.
+    Held,
     /// Its MPS daemon or server died; the clients are suspect.
     MpsDied,
     /// Its MPS server takes no new client until all have left.
@@ -56,6 +59,7 @@ impl FaultKind {
             Self::Outsider
             | Self::ModeHeld
             | Self::Divided
+            | Self::Held
             | Self::MpsDied
             | Self::MpsFault
             | Self::Unreadable
@@ -79,6 +83,7 @@ impl FaultKind {
             | Self::NoPartitions
             | Self::Outsider
             | Self::ModeHeld
+            | Self::Held
             | Self::MpsDied
             | Self::MpsFault => true,
             Self::MetricLost
@@ -102,6 +107,7 @@ impl FaultKind {
             Self::Outsider => "a process that belongs to no job is on it",
             Self::ModeHeld => "its CCS mode cannot be changed before its card is idle",
             Self::Divided => "MIG is on, and only whole GPUs can be shared",
+            Self::Held => "its instances cannot be changed: a program holds one that is nobody's",
             Self::MpsDied => "its MPS daemon died",
             Self::MpsFault => "its MPS server reports a fault",
             Self::Unreadable => "it cannot be read",
@@ -153,12 +159,20 @@ pub struct DeviceCondition {
     pub faults: Vec<DeviceFault>,
     /// The metrics that it gives, and where each is read.
     pub sources: BTreeMap<Metric, MetricSource>,
+    /// The instances of ours on it that stand empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instances_empty: Vec<Slot>,
 }
 
 impl DeviceCondition {
     /// Why nobody new may be put there: its worst fault that closes it.
     pub fn closed_by(&self) -> Option<&DeviceFault> {
         self.faults.iter().find(|fault| fault.kind.closes_device())
+    }
+
+    /// Whether how it is cut cannot be changed now.
+    pub fn is_shape_held(&self) -> bool {
+        self.faults.iter().any(|fault| fault.kind == FaultKind::Held)
     }
 }
 

@@ -286,6 +286,11 @@ fn device_fault(check: Check, node: &str, device: &DeviceStatus, fault: &Fault) 
             "allowed is a GPU without MIG: with the agent stopped, turn it off there ('nvidia-smi -i GPU -mig 0'), or take the \
              GPU out of the pool in gres.conf"
         }
+        FaultKind::Held => {
+            "end the programs that it names, or let go of the device there (monitors that are asked for it hold it: DCGM, an \
+             exporter, nvidia-smi in a loop); who runs on it goes on, nobody new is put there, and when the driver lets go the \
+             agent makes it whole by itself"
+        }
         FaultKind::ModeHeld => {
             "the xe driver changes the mode of one tile only while nobody has a file of the whole card open; nobody new is \
              put there until all have left, and then it is used again"
