@@ -139,6 +139,9 @@ fn device(node: &NodeName, number: u32, devices: Devices) -> anyhow::Result<Devi
         mechanism: Mechanism::Mps,
         shards_free: 100 - u32::from(shards),
         tenants: if shards == 0 { Vec::new() } else { vec![tenant] },
+        geometry: None,
+        is_shape_held: false,
+        instances_empty: Vec::new(),
         blocked: None,
     })
 }

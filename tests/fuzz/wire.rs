@@ -30,7 +30,12 @@ fn g0() -> GresType {
 
 fn condition() -> DeviceCondition {
     let fault = DeviceFault { kind: FaultKind::MpsDied, detail: "client 7".into(), since: at(1) };
-    DeviceCondition { gres_type: g0(), faults: vec![fault], sources: BTreeMap::new() }
+    DeviceCondition {
+        gres_type: g0(),
+        faults: vec![fault],
+        sources: BTreeMap::new(),
+        instances_empty: Vec::new(),
+    }
 }
 
 fn hello() -> FromAgent {

@@ -262,6 +262,7 @@ impl Watched {
             gres_type: self.gres_type.clone(),
             faults: self.faults.values().rev().cloned().collect(),
             sources: self.sources.clone(),
+            instances_empty: Vec::new(),
         }
     }
 }

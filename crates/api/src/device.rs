@@ -12,7 +12,7 @@ impl DeviceStatus {
         let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism, instances, mig_sizes: _ } =
             device.into();
         let (faults, metrics) = condition.map_or((None, Vec::new()), |condition| {
-            let DeviceCondition { gres_type: _, faults, sources } = condition;
+            let DeviceCondition { gres_type: _, faults, sources, instances_empty: _ } = condition;
             let metrics = sources.into_iter().map(|(metric, source)| MetricStatus {
                 metric: metric.to_string(),
                 source: source.to_string(),

@@ -4,6 +4,7 @@
 use crate::clock::UnixTime;
 use crate::ids::GresType;
 use crate::metric::{Metric, MetricSource};
+use crate::mig::Slot;
 use crate::word::spelt_as_serialized;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -158,12 +159,20 @@ pub struct DeviceCondition {
     pub faults: Vec<DeviceFault>,
     /// The metrics that it gives, and where each is read.
     pub sources: BTreeMap<Metric, MetricSource>,
+    /// The instances of ours on it that stand empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instances_empty: Vec<Slot>,
 }
 
 impl DeviceCondition {
     /// Why nobody new may be put there: its worst fault that closes it.
     pub fn closed_by(&self) -> Option<&DeviceFault> {
         self.faults.iter().find(|fault| fault.kind.closes_device())
+    }
+
+    /// Whether how it is cut cannot be changed now.
+    pub fn is_shape_held(&self) -> bool {
+        self.faults.iter().any(|fault| fault.kind == FaultKind::Held)
     }
 }
 

@@ -7,10 +7,13 @@
 //! | P-2 | the memory that tenants of a device were admitted with never exceeds the device's |
 //! | P-3 | no device has more than 100 shards booked |
 //! | P-4 | nobody holds a whole GPU by `gres/gpu` in a pool |
+//! | P-5 | instances that tenants of a device have can lie on it together |
 //! | R-1 | a start is released at most once |
-//! | R-2 | tenants that run together on a device were planned together |
+//! | R-2 | tenants that run together on a device were planned together, or each in an instance of its own |
 
+use crate::device::DeviceDescription;
 use crate::ids::{GresType, JobStart, NodeName, SlurmJobId};
+use crate::mig::Slot;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -52,6 +55,16 @@ pub enum Violation {
         /// The job that holds the GPU.
         job_id: SlurmJobId,
     },
+    /// P-5: the instances of a device's tenants can lie on it together.
+    #[error("P-5: {node} {gres_type}: the instances of its tenants cannot lie on it together: {why}")]
+    InstancesCollide {
+        /// The device's node.
+        node: NodeName,
+        /// The device, by its GRES type.
+        gres_type: GresType,
+        /// Why not.
+        why: String,
+    },
     /// a start is released at most once.
     #[error("R-1: start {0} was released more than once")]
     ReleasedTwice(JobStart),
@@ -77,6 +90,7 @@ impl Violation {
             Self::MemoryOvercommitted { .. } => "P-2",
             Self::ShardsOverbooked { .. } => "P-3",
             Self::WholeGpuInPool { .. } => "P-4",
+            Self::InstancesCollide { .. } => "P-5",
             Self::ReleasedTwice(_) => "R-1",
             Self::UnplannedNeighbour { .. } => "R-2",
         }
@@ -105,12 +119,14 @@ pub struct Occupant {
     pub group: Option<u64>,
     /// What it was admitted with, where it was.
     pub memory_bytes: Option<u64>,
+    /// The instance that it was planned in; absent = it has none of its own.
+    pub instance: Option<Slot>,
 }
 
-/// Checks P-2, P-3 and R-2 over everything that runs. `device_bytes` gives each device's memory, `None` = unknown.
-pub fn check_occupants(
+/// Checks P-2, P-3, P-5 and R-2 over everything that runs. `device_of` gives each device, `None` = unknown.
+pub fn check_occupants<'d>(
     occupants: &[Occupant],
-    device_bytes: impl Fn(&NodeName, &GresType) -> Option<u64>,
+    device_of: impl Fn(&NodeName, &GresType) -> Option<&'d DeviceDescription>,
 ) -> Vec<Violation> {
     let mut devices: BTreeMap<(&NodeName, &GresType), Vec<&Occupant>> = BTreeMap::new();
     for occupant in occupants {
@@ -127,11 +143,18 @@ pub fn check_occupants(
             });
         }
         let admitted_bytes: u64 = tenants.iter().filter_map(|tenant| tenant.memory_bytes).sum();
-        if let Some(device_bytes) = device_bytes(node, gres_type).filter(|_| tenants.len() > 1)
+        let device = device_of(node, gres_type);
+        if let Some(device_bytes) = device.map(|device| device.memory_bytes).filter(|_| tenants.len() > 1)
             && admitted_bytes > device_bytes
         {
             let (node, gres_type) = (node.clone(), gres_type.clone());
             violations.push(Violation::MemoryOvercommitted { node, gres_type, admitted_bytes, device_bytes });
+        }
+        let slots: Vec<Slot> = tenants.iter().filter_map(|tenant| tenant.instance).collect();
+        let geometry = device.and_then(|device| device.geometry.as_ref());
+        if let Some(Err(why)) = geometry.map(|geometry| geometry.check(&slots)) {
+            let (node, gres_type, why) = (node.clone(), gres_type.clone(), why.to_string());
+            violations.push(Violation::InstancesCollide { node, gres_type, why });
         }
         violations.extend(unplanned_neighbours(&tenants));
     }
@@ -139,7 +162,9 @@ pub fn check_occupants(
 }
 
 fn unplanned_neighbours<'a>(tenants: &'a [&Occupant]) -> impl Iterator<Item = Violation> + 'a {
-    tenants.windows(2).filter(|pair| pair[0].group.is_none() || pair[0].group != pair[1].group).map(|pair| {
+    let are_together = |pair: &[&Occupant]| pair[0].group.is_some() && pair[0].group == pair[1].group;
+    let are_walled = |pair: &[&Occupant]| pair.iter().all(|one| one.instance.is_some());
+    tenants.windows(2).filter(move |pair| !are_together(pair) && !are_walled(pair)).map(|pair| {
         Violation::UnplannedNeighbour {
             node: pair[0].node.clone(),
             gres_type: pair[0].gres_type.clone(),
@@ -152,6 +177,9 @@ fn unplanned_neighbours<'a>(tenants: &'a [&Occupant]) -> impl Iterator<Item = Vi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Mechanism;
+    use crate::ids::DeviceUuid;
+    use crate::mig::Geometry;
 
     fn occupant(job: u32, shards: u32, group: Option<u64>) -> Occupant {
         Occupant {
@@ -161,13 +189,28 @@ mod tests {
             shards,
             group,
             memory_bytes: Some(10),
+            instance: None,
+        }
+    }
+
+    fn device(memory_bytes: u64, geometry: Option<Geometry>) -> DeviceDescription {
+        DeviceDescription {
+            index: 0,
+            uuid: DeviceUuid::new("GPU-0"),
+            model: "h100".to_owned(),
+            memory_bytes,
+            gres_type: GresType::new("g0"),
+            mechanism: Mechanism::Mps,
+            instances: None,
+            geometry,
         }
     }
 
     #[test]
     fn a_planned_pair_that_fits_is_fine() {
         let pair = [occupant(1, 40, Some(7)), occupant(2, 60, Some(7))];
-        assert_eq!(check_occupants(&pair, |_, _| Some(20)), []);
+        let device = device(20, None);
+        assert_eq!(check_occupants(&pair, |_, _| Some(&device)), []);
     }
 
     #[test]
@@ -179,12 +222,28 @@ mod tests {
 
     #[test]
     fn each_violation_is_found() {
+        let device = device(19, None);
         let ids = |occupants: &[Occupant]| -> Vec<&'static str> {
-            check_occupants(occupants, |_, _| Some(19)).iter().map(Violation::id).collect()
+            check_occupants(occupants, |_, _| Some(&device)).iter().map(Violation::id).collect()
         };
         assert_eq!(ids(&[occupant(1, 101, None)]), ["P-3"]);
         assert_eq!(ids(&[occupant(1, 50, Some(7)), occupant(2, 50, Some(7))]), ["P-2"]);
         assert_eq!(ids(&[occupant(1, 50, Some(7)), occupant(2, 50, Some(8))]), ["P-2", "R-2"]);
         assert_eq!(ids(&[occupant(1, 50, None), occupant(2, 50, None)]), ["P-2", "R-2"]);
+    }
+
+    #[test]
+    fn tenants_of_instances_need_not_be_planned_together_and_may_not_collide() {
+        let device = device(100, Geometry::of_model("h100").cloned());
+        let walled = |job, slot: &str| Occupant {
+            instance: Some(slot.parse().expect("an instance")),
+            ..occupant(job, 42, Some(u64::from(job)))
+        };
+        let ids = |occupants: &[Occupant]| -> Vec<&'static str> {
+            check_occupants(occupants, |_, _| Some(&device)).iter().map(Violation::id).collect()
+        };
+        assert_eq!(ids(&[walled(1, "3g.40gb@0"), walled(2, "3g.40gb@4")]), [""; 0]);
+        assert_eq!(ids(&[walled(1, "4g.40gb@0"), walled(2, "2g.20gb@2")]), ["P-5"]);
+        assert_eq!(ids(&[walled(1, "3g.40gb@0"), occupant(2, 50, Some(2))]), ["R-2"], "no wall around it");
     }
 }

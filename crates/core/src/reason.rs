@@ -13,6 +13,8 @@ pub enum Reason {
     Joined,
     /// Shares a device though the bounds do not admit it, and is taken apart if a promise breaks.
     Trial,
+    /// Starts in an instance of the device that nobody else meets.
+    OwnInstance,
     /// Starts alone, and others may join.
     AloneJoinable,
     /// Starts alone: its workload is not known yet on this device model, and is measured.
@@ -45,6 +47,10 @@ pub enum Reason {
     UserPolicy,
     /// The site or one of the users wants a wall between users, and there is none on this device.
     NeedsWall,
+    /// In every instance in which it has room it would be slower than promised.
+    SliceTooSlow,
+    /// How the device is cut cannot be changed now, and it would have no room in what stands.
+    ShapeHeld,
     /// It is not among the combinations that may be chosen.
     NotAllowed,
     /// The device cannot be shared.
@@ -96,6 +102,8 @@ impl Reason {
             Self::BeyondBudget => "more promises would be at risk than the site's budget allows",
             Self::UserPolicy => "the site does not let these users share",
             Self::NeedsWall => "a wall between users is wanted, and the device has none",
+            Self::SliceTooSlow => "in an instance of the device it would be slower than promised",
+            Self::ShapeHeld => "the device's instances cannot be changed now",
             Self::NotAllowed => "the two are not among the combinations that may be chosen",
             Self::NotShareable => "the device is not shared",
             Self::OutlivesHost => "it could run longer than its host while others wait for a whole device",
@@ -109,6 +117,7 @@ impl Reason {
             Self::Paired
             | Self::Joined
             | Self::Trial
+            | Self::OwnInstance
             | Self::AloneJoinable
             | Self::NoDeviceFree
             | Self::AwaitsVerdict
@@ -123,6 +132,7 @@ impl Reason {
             Self::Paired => "is paired already",
             Self::Joined => "has joined another",
             Self::Trial => "is tried with another",
+            Self::OwnInstance => "starts in an instance of its own",
             Self::AloneJoinable => "starts alone",
             Self::UnknownWorkload => "one of the two was never measured on this device model",
             Self::MemoryUnknown => "one of the two has no known memory need",
@@ -133,6 +143,8 @@ impl Reason {
             Self::BeyondBudget => "more promises would be at risk than the site's budget allows",
             Self::UserPolicy => "the site does not let these users share",
             Self::NeedsWall => "a wall between users is wanted, and the device has none",
+            Self::SliceTooSlow => "in an instance one of the two would be slower than promised",
+            Self::ShapeHeld => "its instances cannot be changed now",
             Self::NotAllowed => "is not among the combinations that may be chosen",
             Self::NotShareable => "the device cannot be shared",
             Self::OutlivesHost => "it would end after its host while others wait for a whole device",
@@ -169,10 +181,17 @@ impl Reason {
             Self::AwaitsVerdict => {
                 "waits a moment: jobs like it and its best partner are being tried together, and it may join if that goes well"
             }
+            Self::SliceTooSlow => {
+                "waits: no device is wholly free, and in an instance of one it would be slower than promised"
+            }
+            Self::ShapeHeld => {
+                "waits: the instances of the devices that match cannot be changed now, and none that stands suits it"
+            }
             Self::BehindOthers => "waits: jobs before it in the queue come first",
             Self::Paired
             | Self::Joined
             | Self::Trial
+            | Self::OwnInstance
             | Self::AloneJoinable
             | Self::UnknownWorkload
             | Self::FirstRun

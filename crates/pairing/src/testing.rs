@@ -71,6 +71,9 @@ pub(crate) fn device(gres_type: &str, mechanism: Mechanism) -> DeviceView {
         mechanism,
         shards_free: 100,
         tenants: Vec::new(),
+        geometry: None,
+        is_shape_held: false,
+        instances_empty: Vec::new(),
         blocked: None,
     }
 }

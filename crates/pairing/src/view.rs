@@ -4,6 +4,7 @@
 use crate::trials::TrialBook;
 use pillion_core::device::Mechanism;
 use pillion_core::isolation::Isolation;
+use pillion_core::mig::{Geometry, Slot};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
 use pillion_core::{
@@ -97,6 +98,22 @@ pub struct DeviceView {
     pub tenants: Vec<Tenant>,
     /// Why nothing may be released there now.
     pub blocked: Option<String>,
+    /// What its agent can cut it into for tenants; absent: it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub geometry: Option<Geometry>,
+    /// Whether how it is cut cannot be changed now: what stands can be given away, and nothing else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_shape_held: bool,
+    /// Instances of ours on it that stand empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instances_empty: Vec<Slot>,
+}
+
+impl DeviceView {
+    /// Whether all of it could be given to one job: nobody is there, and no instance that cannot be taken away.
+    pub(crate) fn is_wholly_free(&self) -> bool {
+        self.tenants.is_empty() && self.shards_free >= 100 && !self.is_shape_held
+    }
 }
 
 /// A job that holds a part of a device.

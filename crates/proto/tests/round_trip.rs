@@ -4,7 +4,7 @@ use pillion_core::device::{DeviceDescription, Mechanism, MigInstance, MigPlaceme
 use pillion_core::fault::{FaultSigns, MemorySample, StderrWords, XidSeen};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::metric::{Measured, Metric, MetricSource, Metrics, Throttle, Unit};
-use pillion_core::mig::Geometry;
+use pillion_core::mig::{Geometry, Slot};
 use pillion_core::report::{
     ActivityMeans, AgentHello, DeviceSample, DeviceSamples, END_DELAY_SECONDS_MAX, EndOrder, EndOutcome,
     EndResult, FromAgent, JobSummary, Launch, ProgressPart, Report, ReportBody, ShareResult, ToAgent,
@@ -200,10 +200,11 @@ prop_compose! {
         gres_type in names(),
         faults in prop::collection::vec((fault_kinds(), "[a-zäö:' ]{0,8}", quantities()), 0..3),
         reading in readings(),
+        instances_empty in prop::collection::vec(slots(), 0..3),
     ) -> DeviceCondition {
         let fault = |(kind, detail, since)| DeviceFault { kind, detail, since: UnixTime::from_seconds(since) };
         let faults = faults.into_iter().map(fault).collect();
-        DeviceCondition { gres_type: GresType(gres_type), faults, sources: reading.metrics.sources() }
+        DeviceCondition { gres_type: GresType(gres_type), faults, sources: reading.metrics.sources(), instances_empty }
     }
 }
 
@@ -236,6 +237,11 @@ prop_compose! {
 }
 
 /// What a device can be cut into; of one that is known, or of a driver that says fewer sizes.
+fn slots() -> impl Strategy<Value = Slot> {
+    let slots = ["1g.10gb@6", "3g.40gb@4", "7g.80gb@0"];
+    prop::sample::select(slots.to_vec()).prop_map(|slot| slot.parse().expect("an instance"))
+}
+
 fn geometries() -> impl Strategy<Value = Geometry> {
     let known: Vec<&str> = Geometry::models().collect();
     (prop::sample::select(known), 1_usize..8).prop_map(|(model, count)| {
@@ -420,7 +426,8 @@ fn a_list_that_no_node_has_is_refused_and_a_sentence_is_cut_into_one_line() {
     assert!(error.contains("devices has 65 entries; allowed are 64"), "{error}");
     let fault =
         wire::DeviceFault { kind: "gone".into(), detail: "a\nb".repeat(1_000_000), since_seconds: 1.0 };
-    let condition = wire::DeviceCondition { gres_type: "g1".into(), faults: vec![fault], sources: vec![] };
+    let condition =
+        wire::DeviceCondition { gres_type: "g1".into(), faults: vec![fault], ..Default::default() };
     let told = DeviceCondition::try_from(condition).expect("a fault");
     assert!(told.faults[0].detail.starts_with("a\\nb") && told.faults[0].detail.len() < 2_000);
     let neighbours = vec!["33+0".to_owned(); 100_000];

@@ -362,6 +362,7 @@ mod tests {
             gres_type: GresType::new(name),
             faults: vec![DeviceFault { kind, detail: "said so".into(), since: UnixTime::from_epoch(12) }],
             sources: BTreeMap::new(),
+            instances_empty: Vec::new(),
         };
         let hangs = |name: &str| with(name, FaultKind::Unreadable);
         agents.set_conditions(&stream, &[hangs("g0")]);
@@ -380,6 +381,7 @@ mod tests {
             gres_type: GresType::new(name),
             faults: Vec::new(),
             sources: BTreeMap::new(),
+            instances_empty: Vec::new(),
         };
         let reported =
             || -> Vec<GresType> { agents.all()[&NodeName::new("n1")].conditions.keys().cloned().collect() };
@@ -466,7 +468,12 @@ mod tests {
             let since = UnixTime::from_epoch(12);
             let faults = kinds.iter().map(|kind| DeviceFault { kind: *kind, detail: String::new(), since });
             let faults = faults.collect();
-            DeviceCondition { gres_type: gres_type.clone(), faults, sources: BTreeMap::new() }
+            DeviceCondition {
+                gres_type: gres_type.clone(),
+                faults,
+                sources: BTreeMap::new(),
+                instances_empty: Vec::new(),
+            }
         };
         assert_eq!(counts(), 1);
         agents.set_conditions(&stream, &[with(&[FaultKind::MpsFault, FaultKind::Outsider])]);

@@ -196,7 +196,12 @@ mod tests {
     fn broken() -> AgentState {
         let faults = vec![DeviceFault { kind: FaultKind::Gone, detail: "it is gone".into(), since: at(NOW) }];
         let gres_type = GresType::new("g0");
-        let condition = DeviceCondition { gres_type: gres_type.clone(), faults, sources: BTreeMap::new() };
+        let condition = DeviceCondition {
+            gres_type: gres_type.clone(),
+            faults,
+            sources: BTreeMap::new(),
+            instances_empty: Vec::new(),
+        };
         AgentState { conditions: [(gres_type, condition)].into(), ..agent() }
     }
 

@@ -36,6 +36,11 @@ impl MeasuredRun {
         let members = self.decision.iter().flat_map(|decision| &decision.members);
         members.into_iter().find(|member| member.plan.start == self.summary.start)
     }
+
+    /// Whether it was planned into an instance of its own.
+    pub fn is_in_instance(&self) -> bool {
+        self.own_member().is_some_and(|member| member.plan.sharing.mechanism().has_instances())
+    }
 }
 
 /// Runs that were summarised, and what is still to be done with them.

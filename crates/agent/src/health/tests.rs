@@ -59,6 +59,7 @@ fn a_device_is_well_or_unknown_until_it_was_looked_at() {
         gres_type: GresType::new(name),
         faults: Vec::new(),
         sources: [(Metric::SmActiveFraction, source)].into(),
+        instances_empty: Vec::new(),
     };
     assert_eq!(
         health.conditions(),

@@ -111,7 +111,9 @@ pub trait MigControl {
     ///
     /// # Errors
     /// As [`MigControl::give`].
-    fn open(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError>;
+    fn open(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError> {
+        self.give(index, gpu_instance_id, None)
+    }
 
     /// Which programs have the device's files or those of its instances open, this one left out: who may be meant where the
     /// driver says that somebody uses it. Never fails for a process that ends meanwhile.

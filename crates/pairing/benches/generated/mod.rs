@@ -220,5 +220,8 @@ fn device(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32, is_busy: bool
         shards_free: if is_busy { 60 } else { 100 },
         tenants: if is_busy { vec![tenant] } else { Vec::new() },
         blocked: None,
+        geometry: None,
+        is_shape_held: false,
+        instances_empty: Vec::new(),
     }
 }

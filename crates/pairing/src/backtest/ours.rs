@@ -82,6 +82,9 @@ pub(super) fn view(backtest: &Backtest<'_>, queue: &Queue) -> ClusterView {
         shards_free: 100,
         tenants: Vec::new(),
         blocked: None,
+        geometry: None,
+        is_shape_held: false,
+        instances_empty: Vec::new(),
     });
     ClusterView {
         revision: Revision(0),

@@ -49,6 +49,9 @@ impl Ground {
             mechanism: self.mechanism,
             shards_free: 100,
             tenants: Vec::new(),
+            geometry: None,
+            is_shape_held: false,
+            instances_empty: Vec::new(),
             blocked: None,
         }
     }

@@ -102,6 +102,8 @@ pub struct Cutter<'g> {
 struct Waiting<'j> {
     jobs: &'j [SliceJob],
     worth: Vec<f64>,
+    /// Those that have to get something, by their places.
+    required: &'j [usize],
 }
 
 impl<'g> Cutter<'g> {
@@ -119,22 +121,41 @@ impl<'g> Cutter<'g> {
         free_count: usize,
     ) -> Choice {
         let jobs = in_turn(jobs);
-        let is_empty = device.tenants.is_empty();
-        if jobs.is_empty() || device.tenants.iter().any(|slot| slot.profile == self.geometry.whole().profile)
-        {
-            return Choice::Nothing;
-        }
         // 1. Whoever can have all of a device has it.
-        if is_empty && !device.is_held && jobs.len() <= free_count {
+        if device.tenants.is_empty() && !device.is_held && !jobs.is_empty() && jobs.len() <= free_count {
             return Choice::Alone(0);
         }
-        let waiting = self.priced(jobs);
+        self.choose_beside(device, &self.priced(jobs, &[]), rivals)
+    }
+
+    /// What to do with a device that `rights` have a right to, by their places in `jobs`: instances only where each of them gets
+    /// one, whatever else is gained. For jobs in the order of the queue, of which more wait than there are devices.
+    pub fn choose_for(
+        &self,
+        device: DeviceState<'_>,
+        jobs: &[SliceJob],
+        rivals: &[Rival],
+        rights: &[usize],
+    ) -> Choice {
+        let jobs = in_turn(jobs);
+        if rights.iter().any(|job| *job >= jobs.len()) {
+            return Choice::Nothing;
+        }
+        self.choose_beside(device, &self.priced(jobs, rights), rivals)
+    }
+
+    fn choose_beside(&self, device: DeviceState<'_>, waiting: &Waiting<'_>, rivals: &[Rival]) -> Choice {
+        let is_empty = device.tenants.is_empty();
+        let whole = self.geometry.whole().profile;
+        if waiting.jobs.is_empty() || device.tenants.iter().any(|slot| slot.profile == whole) {
+            return Choice::Nothing;
+        }
         // 2. What stands is filled before anything is cut.
         let of_standing = Shapes::standing(self.geometry, device.standing);
-        let mut best = fill(&of_standing, &waiting, 0.0);
+        let mut best = fill(&of_standing, waiting, 0.0);
         if !device.is_held {
             let shapes = if is_empty { None } else { Some(Shapes::beside(self.geometry, device.tenants)) };
-            let cut = fill(shapes.as_ref().unwrap_or(&self.empty), &waiting, CUT_COST);
+            let cut = fill(shapes.as_ref().unwrap_or(&self.empty), waiting, CUT_COST);
             if cut.as_ref().map(|(_, value)| *value) > best.as_ref().map(|(_, value)| *value) {
                 best = cut;
             }
@@ -142,7 +163,7 @@ impl<'g> Cutter<'g> {
         if !is_empty || device.is_held {
             return best.map_or(Choice::Nothing, |(slots, _)| Choice::Instances(slots));
         }
-        self.for_an_empty_one(&waiting, best, rivals)
+        self.for_an_empty_one(waiting, best, rivals)
     }
 
     /// 3. Together, in instances or alone, whatever does most; alone where company gains too little.
@@ -167,7 +188,10 @@ impl<'g> Cutter<'g> {
         });
         let gains = |choice: &(Choice, f64, f64)| choice.2 >= 1.0 + self.gain_min;
         let shared = apart.into_iter().chain(together).filter(gains).max_by(|a, b| a.1.total_cmp(&b.1));
-        let most = waiting.worth.iter().copied().fold(0.0, f64::max);
+        // Who else could have all of it: those with a right to it, where there are any.
+        let is_alone = |job: &usize| waiting.required.is_empty() || waiting.required.contains(job);
+        let alone = (0..waiting.jobs.len()).filter(is_alone).map(|job| waiting.worth[job]);
+        let most = alone.fold(0.0, f64::max);
         match shared {
             Some((choice, value, _)) if value >= most => choice,
             _ => {
@@ -177,7 +201,7 @@ impl<'g> Cutter<'g> {
         }
     }
 
-    fn priced<'j>(&self, jobs: &'j [SliceJob]) -> Waiting<'j> {
+    fn priced<'j>(&self, jobs: &'j [SliceJob], required: &'j [usize]) -> Waiting<'j> {
         let durations: Vec<f64> = jobs
             .iter()
             .map(|job| {
@@ -187,7 +211,7 @@ impl<'g> Cutter<'g> {
         let worth = worth::of_work(&self.empty, &durations, |job, size| self.speed(&jobs[job], size));
         let worth = (0_u32..).zip(alike(jobs, &worth));
         let worth = worth.map(|(at, worth)| worth * (1.0 - ORDER_WEIGHT * f64::from(at)));
-        Waiting { worth: worth.collect(), jobs }
+        Waiting { worth: worth.collect(), jobs, required }
     }
 
     /// How fast a job is in a plain size, where it may have it; everybody may have the whole.
@@ -205,7 +229,7 @@ fn fill(shapes: &Shapes, waiting: &Waiting<'_>, cost: f64) -> Option<(Vec<(usize
         let speed = waiting.jobs[job].may_have(shapes.sizes[size]).ok()?;
         Some(speed.speed_fraction * waiting.worth[job] - cost)
     };
-    let filled = shapes.fill(waiting.jobs.len(), worth);
+    let filled = shapes.fill(waiting.jobs.len(), waiting.required, worth);
     let best = filled.into_iter().enumerate().filter_map(|(set, filling)| Some((set, filling?)));
     let (set, filling) = best.max_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
     (!filling.jobs.is_empty()).then(|| (placed(shapes, set, &filling), filling.value))

@@ -61,26 +61,30 @@ impl Shapes {
     }
 
     /// The best filling of each set, by its index, with jobs worth so much in each size; `None` where nobody may be given one.
-    /// A set that cannot be filled wholly has none.
+    /// A set that cannot be filled wholly has none. Each has all of those that have to be in it.
     pub(super) fn fill(
         &self,
         job_count: usize,
+        required: &[usize],
         worth: impl Fn(usize, usize) -> Option<f64>,
     ) -> Vec<Option<Filling>> {
         let mut best: Vec<Option<Filling>> = vec![None; self.slots.len()];
         best[0] = Some(Filling::default());
         for job in 0..job_count {
+            let is_required = required.contains(&job);
             // The fuller sets first: each job is given one instance.
             for state in (0..best.len()).rev() {
-                let Some(before) = best[state].as_ref().map(|filling| filling.value) else { continue };
+                let Some(before) = best[state].take() else { continue };
                 for (size, to) in self.next[state].iter().enumerate() {
                     let (Some(to), Some(worth)) = (to, worth(job, size)) else { continue };
-                    let value = before + worth;
+                    let value = before.value + worth;
                     if best[*to].as_ref().is_none_or(|known| value > known.value) {
-                        let jobs = best[state].iter().flat_map(|filling| filling.jobs.iter().copied());
-                        best[*to] = Some(Filling { value, jobs: jobs.chain([(job, size)]).collect() });
+                        let jobs = before.jobs.iter().copied().chain([(job, size)]).collect();
+                        best[*to] = Some(Filling { value, jobs });
                     }
                 }
+                // Without him there is none.
+                best[state] = (!is_required).then_some(before);
             }
         }
         best

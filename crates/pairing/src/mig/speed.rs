@@ -1,8 +1,10 @@
 //! How fast a workload is in an instance, of its speed on the whole device, where nobody has measured it there.
 
+use crate::model::{BOUND_DEVIATIONS, SpeedEstimate, Terms};
 use pillion_core::metric::Metric;
 use pillion_core::mig::Size;
 use pillion_core::profile::WorkloadProfile;
+use std::sync::Arc;
 
 /// The least speed that is foretold.
 const SPEED_MIN: f64 = 0.01;
@@ -22,6 +24,26 @@ impl SliceSpeed {
     /// One that was measured in that size.
     pub const fn measured(speed_fraction: f64) -> Self {
         Self { speed_fraction, speed_fraction_low: speed_fraction }
+    }
+}
+
+impl SliceSpeed {
+    /// Whether it is more than foretold.
+    pub fn is_measured(self) -> bool {
+        self.speed_fraction_low >= self.speed_fraction
+    }
+
+    /// As decisions keep what is expected of a tenant.
+    pub fn as_estimate(self) -> SpeedEstimate {
+        let spread = self.speed_fraction - self.speed_fraction_low;
+        SpeedEstimate {
+            speed_fraction: self.speed_fraction,
+            speed_fraction_deviation: spread / BOUND_DEVIATIONS,
+            has_heavy_tail: false,
+            speed_fraction_low: self.speed_fraction_low,
+            speed_fraction_high: (self.speed_fraction + spread).min(1.0),
+            terms: Arc::new(Terms::new()),
+        }
     }
 }
 

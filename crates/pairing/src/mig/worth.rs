@@ -44,7 +44,7 @@ fn best(
     worth: &[f64],
     speed: impl Fn(usize, usize) -> Option<f64>,
 ) -> Option<(f64, Vec<(usize, usize)>)> {
-    let filled = empty.fill(worth.len(), |job, size| Some(speed(job, size)? * worth[job]));
+    let filled = empty.fill(worth.len(), &[], |job, size| Some(speed(job, size)? * worth[job]));
     let best = filled.into_iter().flatten().max_by(|a, b| a.value.total_cmp(&b.value))?;
     (!best.jobs.is_empty()).then_some((best.value, best.jobs))
 }

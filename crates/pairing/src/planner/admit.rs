@@ -40,19 +40,26 @@ impl<'a> From<&'a Tenant> for Owner<'a> {
 /// # Errors
 /// The rule that forbids it.
 pub(crate) fn owners_may_share(policy: &Policy, a: Owner<'_>, b: Owner<'_>) -> Result<(), Reason> {
-    if a.uid == b.uid {
-        return Ok(());
-    }
-    let is_let = match policy.users {
-        UserPolicy::SameUser => false,
-        UserPolicy::SameAccount => !a.account.is_empty() && a.account == b.account,
-        UserPolicy::Any => true,
-    };
+    owners_may_be_neighbours(policy, a, b)?;
     match policy.isolation.max(a.isolation).max(b.isolation) {
-        _ if !is_let => Err(Reason::UserPolicy),
+        _ if a.uid == b.uid => Ok(()),
         Isolation::Hard => Err(Reason::NeedsWall),
         Isolation::Shared => Ok(()),
     }
+}
+
+/// Whether the site lets these two be on one device with a wall between them: what they then still share is power, clocks and
+/// the way to the host.
+///
+/// # Errors
+/// The rule that forbids it.
+pub(crate) fn owners_may_be_neighbours(policy: &Policy, a: Owner<'_>, b: Owner<'_>) -> Result<(), Reason> {
+    let is_let = match policy.users {
+        UserPolicy::SameUser => a.uid == b.uid,
+        UserPolicy::SameAccount => a.uid == b.uid || (!a.account.is_empty() && a.account == b.account),
+        UserPolicy::Any => true,
+    };
+    if is_let { Ok(()) } else { Err(Reason::UserPolicy) }
 }
 
 /// The device memory that tenants may be admitted with.

@@ -1,6 +1,7 @@
 //! From what was served to the plan: shares, limits, and for each job the partners that were considered, the rule that
 //! excluded each, and one sentence for people. The sentence never names another user's job or workload.
 
+mod instance;
 mod words;
 
 use crate::plan::{CANDIDATES_MAX, Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
@@ -101,11 +102,12 @@ impl<'s, 'a> Explainer<'s, 'a> {
             }
         }
         let mut hosts = BTreeMap::new();
-        for start in placement.starts.iter().filter(|start| !start.is_join) {
+        let shares = |start: &&Start| start.instance.is_none();
+        for start in placement.starts.iter().filter(|start| !start.is_join).filter(shares) {
             hosts.entry(context.class_of[start.jobs[0]]).or_insert((start.jobs[0], start.device));
         }
         let left = placement.left.iter().filter(|(_, reason)| **reason != Reason::Held).map(|(job, _)| *job);
-        let alone = placement.starts.iter().filter(|start| start.evaluation.is_none());
+        let alone = placement.starts.iter().filter(shares).filter(|start| start.evaluation.is_none());
         let mut unshared = BTreeMap::new();
         for job in alone.flat_map(|start| start.jobs.iter().copied()).chain(left) {
             *unshared.entry(context.class_of[job]).or_default() += 1;
@@ -138,13 +140,17 @@ impl<'s, 'a> Explainer<'s, 'a> {
             device_model: device.model.clone(),
             joins: device.tenants.first().filter(|_| start.is_join).and_then(|host| host.group),
             members: members.collect(),
-            gain: start.evaluation.as_ref().map_or(0.0, |evaluation| evaluation.gain),
+            gain: instance::gain(start, &shares),
             trial: trial_of(start).map(|trial| Fraction::clamped(trial.keep_probability)),
         }
     }
 
     /// What each starting job is booked with, and whether a lone one may be joined.
     fn shares(&self, start: &Start) -> Vec<Shards> {
+        let geometry = self.context.devices[start.device].geometry.as_ref();
+        if let Some((own, geometry)) = start.instance.zip(geometry) {
+            return vec![geometry.shards(own.slot.profile)];
+        }
         let (context, kind) = (self.context, self.context.kind_of[start.device]);
         let first = context.class_of[start.jobs[0]];
         match (&start.evaluation, start.jobs.len()) {
@@ -185,6 +191,9 @@ impl<'s, 'a> Explainer<'s, 'a> {
 
     fn member(&self, start: &Start, index: usize, position: usize, shares: &[Shards]) -> Member {
         let context = self.context;
+        if let Some(instance) = start.instance {
+            return self.member_in_instance(start, instance, shares[index]);
+        }
         let (job, device) = (start.jobs[index], &context.devices[start.device]);
         let (class, kind) = (context.class_of[job], context.kind_of[start.device]);
         let role = match (&start.evaluation, position) {

@@ -25,9 +25,10 @@ impl FreeCapacity {
     /// What is wholly free now, less what Slurm is about to give to jobs alone; and whether such a job has to wait.
     pub(crate) fn new(context: &PlanContext<'_>) -> (Self, bool) {
         let view = context.view;
-        let free = context.devices.iter_enumerated().map(|(device, view)| {
-            view.tenants.is_empty() && view.shards_free >= 100 && context.open_node(device).is_some()
-        });
+        let free = context
+            .devices
+            .iter_enumerated()
+            .map(|(device, view)| view.is_wholly_free() && context.open_node(device).is_some());
         let mut capacity = Self {
             free: free.collect(),
             cpus: view.nodes.iter().map(|node| node.cpus_free).collect(),

@@ -1,4 +1,4 @@
-//! From a snapshot of the cluster to a plan, in five steps, each a folder or a file of that name:
+//! From a snapshot of the cluster to a plan, in six steps, each a folder or a file of that name:
 //!
 //! 1. [`classes`]: what is alike becomes one. Thousands of jobs fall into classes, devices into kinds and places, so that what
 //!    follows grows with the workloads and not with the queue.
@@ -6,7 +6,8 @@
 //!    forbids it. Evaluated no further than the choice needs.
 //! 3. [`selection`]: of all candidates those that gain most together, within the budget of broken promises.
 //! 4. [`placement`]: devices are handed out in the order of the queue, to those that were selected and to those alone.
-//! 5. [`explanation`]: shares and limits, and for each job a reason and the partners that were considered.
+//! 5. [`instances`]: devices that can be cut are, for those who would wait, where that does more and every promise holds.
+//! 6. [`explanation`]: shares and limits, and for each job a reason and the partners that were considered.
 //!
 //! Selection and placement are repeated ([`rounds`]) until the plan passes nobody over and keeps its budget. Steps know those
 //! before them and none behind. Must not know a clock, a socket, SQL or chance.
@@ -19,6 +20,7 @@ mod explanation;
 pub(crate) mod first_run;
 mod free_capacity;
 pub(crate) mod index;
+mod instances;
 pub(crate) mod placement;
 mod room;
 mod rounds;
@@ -68,6 +70,8 @@ fn plan_in(evaluator: &Evaluator<'_, '_>) -> Plan {
     let mut candidates = CandidateSet::new(evaluator);
     // 3. and 4. Select, hand out devices, and again while that spares devices or treats somebody unfairly.
     let placement = rounds::settle(&mut candidates);
-    // 5. Say why.
+    // 5. Instances for those who would wait.
+    let placement = instances::divide(evaluator, placement);
+    // 6. Say why.
     explanation::explain(evaluator, &placement)
 }

@@ -74,6 +74,7 @@ pub(crate) fn settle(candidates: &mut CandidateSet<'_, '_>) -> Placement {
     let held = context.jobs.keys().filter(|job| context.jobs[*job].held.is_some());
     placement.left.extend(held.map(|job| (job, Reason::Held)));
     placement.best = candidates.best(CANDIDATES_MAX);
+    placement.has_waiting_claim = claim_waits;
     placement
 }
 
@@ -185,7 +186,7 @@ impl<'r> Round<'r> {
             last_outliving: placing.last_outliving,
             spared: placing.spared_count(),
             excess: placing.excess(),
-            placement: placing.placement,
+            placement: placing.settled(),
         }
     }
 

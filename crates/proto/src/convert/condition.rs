@@ -5,6 +5,7 @@ use super::metric;
 use crate::v1 as wire;
 use pillion_core::GresType;
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
+use pillion_core::mig::{Geometry, Slot};
 use pillion_core::text::quoted;
 
 /// A condition that cannot be.
@@ -20,7 +21,7 @@ pub struct InvalidCondition {
 impl TryFrom<wire::DeviceCondition> for DeviceCondition {
     type Error = InvalidCondition;
     fn try_from(wire: wire::DeviceCondition) -> Result<Self, InvalidCondition> {
-        let wire::DeviceCondition { gres_type, faults, sources } = wire;
+        let wire::DeviceCondition { gres_type, faults, sources, instances_empty } = wire;
         let checked = || -> Result<Self, InvalidField> {
             Ok(Self {
                 gres_type: GresType(field::name("gres_type", gres_type.clone())?),
@@ -29,6 +30,14 @@ impl TryFrom<wire::DeviceCondition> for DeviceCondition {
                     .map(checked_fault)
                     .collect::<Result<_, _>>()?,
                 sources: metric::known_sources(sources),
+                instances_empty: field::few(
+                    "instances_empty",
+                    instances_empty,
+                    usize::from(Geometry::MEMORY_SLICES_MAX),
+                )?
+                .iter()
+                .map(|slot| slot.parse::<Slot>())
+                .collect::<Result<_, _>>()?,
             })
         };
         checked().map_err(|source| InvalidCondition { gres_type: quoted(&gres_type), source })
@@ -46,7 +55,7 @@ fn checked_fault(wire: wire::DeviceFault) -> Result<DeviceFault, InvalidField> {
 
 impl From<DeviceCondition> for wire::DeviceCondition {
     fn from(condition: DeviceCondition) -> Self {
-        let DeviceCondition { gres_type, faults, sources } = condition;
+        let DeviceCondition { gres_type, faults, sources, instances_empty } = condition;
         Self {
             gres_type: gres_type.0,
             faults: faults
@@ -58,6 +67,7 @@ impl From<DeviceCondition> for wire::DeviceCondition {
                 })
                 .collect(),
             sources: metric::grouped_sources(&sources),
+            instances_empty: instances_empty.into_iter().map(String::from).collect(),
         }
     }
 }
@@ -71,8 +81,11 @@ mod tests {
         let fault =
             |kind: &str| wire::DeviceFault { kind: kind.into(), detail: "d".into(), since_seconds: 1.0 };
         let condition = |kind: &str| {
-            let wire =
-                wire::DeviceCondition { gres_type: "g0".into(), faults: vec![fault(kind)], sources: vec![] };
+            let wire = wire::DeviceCondition {
+                gres_type: "g0".into(),
+                faults: vec![fault(kind)],
+                ..Default::default()
+            };
             DeviceCondition::try_from(wire).expect("valid")
         };
         let unknown = condition("on-fire");

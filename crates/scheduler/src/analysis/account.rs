@@ -6,10 +6,11 @@
 //! half of the time, so that their gain is rather too small than too great. What nobody measured counts as neither gain nor
 //! loss, and is kept apart.
 //!
+//! A run in an instance (MIG) has its part of the device to itself from begin to end, which is what it is booked.
+//!
 //! A run that was ended so that its job starts again alone has done its work in vain: all of its device time is lost. That its
 //! program may have kept a checkpoint nobody knows, so the loss is rather too great than too small.
 
-use pillion_core::report::JobSummary;
 use pillion_core::units::keeps_promise;
 use pillion_slurm::Ending;
 use pillion_store::{MeasuredRun, RunAccount, Sums};
@@ -38,14 +39,19 @@ pub fn run_account(
 }
 
 /// The part of the device's time that a run is booked for the seconds in which it shared.
-pub(crate) fn shared_device_seconds(summary: &JobSummary) -> f64 {
-    let shared = shared_seconds(summary);
-    summary.shared_device_seconds.unwrap_or(shared * UNCOUNTED_PART).clamp(0.0, shared)
+pub(crate) fn shared_device_seconds(run: &MeasuredRun) -> f64 {
+    let shared = shared_seconds(run);
+    if let Some(member) = run.own_member().filter(|_| run.is_in_instance()) {
+        return shared * f64::from(member.plan.shards.count()) / 100.0;
+    }
+    run.summary.shared_device_seconds.unwrap_or(shared * UNCOUNTED_PART).clamp(0.0, shared)
 }
 
-fn shared_seconds(summary: &JobSummary) -> f64 {
+/// All of a run in an instance left the rest of the device to others.
+fn shared_seconds(run: &MeasuredRun) -> f64 {
+    let summary = &run.summary;
     let elapsed = summary.ended_at.seconds_since(summary.started_at).max(0.0);
-    summary.shared_seconds.clamp(0.0, elapsed)
+    if run.is_in_instance() { elapsed } else { summary.shared_seconds.clamp(0.0, elapsed) }
 }
 
 fn sums(run: &MeasuredRun, speed_fraction: Option<f64>, solo_energy_joules: Option<f64>) -> Sums {
@@ -53,7 +59,7 @@ fn sums(run: &MeasuredRun, speed_fraction: Option<f64>, solo_energy_joules: Opti
     let elapsed = summary.ended_at.seconds_since(summary.started_at).max(0.0);
     let is_kept = speed_fraction.zip(run.own_member());
     let is_kept = is_kept.map(|(speed, member)| keeps_promise(speed, member.plan.slowdown_ratio_max));
-    let (shared, own_part) = (shared_seconds(summary), shared_device_seconds(summary));
+    let (shared, own_part) = (shared_seconds(run), shared_device_seconds(run));
     let sums = Sums {
         run_count: 1,
         gpu_seconds: elapsed - shared + own_part,
@@ -99,6 +105,7 @@ mod tests {
     use crate::testing::{at, decision, member, record, start, summary};
     use pillion_core::NodeName;
     use pillion_core::decision::MemberState;
+    use pillion_core::report::JobSummary;
     use pillion_store::{JobRecord, RequeueCause};
 
     /// A run under a promise of 1.25 that used 100 J; alone its workload uses 150.

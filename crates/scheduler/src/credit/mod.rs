@@ -164,11 +164,13 @@ impl Credit {
     }
 }
 
-/// The devices on which at least two run, with who.
+/// The devices on which at least two meet, with who. Whoever has an instance to himself meets nobody.
 pub(crate) fn shared_devices(active: &[Decision]) -> BTreeMap<Place, Vec<(&Decision, &Member)>> {
     let mut devices: BTreeMap<Place, Vec<(&Decision, &Member)>> = BTreeMap::new();
     for decision in active {
-        for member in decision.members.iter().filter(|member| member.state == MemberState::Running) {
+        for member in decision.members.iter().filter(|member| {
+            member.state == MemberState::Running && !member.plan.sharing.mechanism().has_instances()
+        }) {
             let place = (decision.node.clone(), decision.gres_type.clone());
             devices.entry(place).or_default().push((decision, member));
         }

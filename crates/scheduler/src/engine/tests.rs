@@ -1,5 +1,7 @@
 //! What of the settings reaches a plan.
 
+mod instances;
+
 use super::*;
 use crate::testing::{NOW, at, context_of, job, node};
 use pillion_core::mark::Mark;

@@ -1,9 +1,9 @@
 //! How many managed jobs are in which state, from the last scan and the decisions that are carried out. Pure.
 
 use crate::scan::{Scan, held_reason, is_waiting, mark_of};
+use pillion_core::SlurmJobId;
 use pillion_core::decision::MemberState;
 use pillion_core::device::Mechanism;
-use pillion_core::{DecisionId, SlurmJobId};
 use pillion_slurm::{Job, JobState};
 use pillion_store::Decision;
 use std::collections::BTreeMap;
@@ -88,12 +88,15 @@ fn state(job: &Job, scan: &Scan, member: Option<MemberState>) -> Option<Standing
     }
 }
 
-/// Groups of which two or more members run.
+/// Groups of which two or more members run, and devices in two or more of whose instances somebody does.
 fn sharing(active: &[Decision]) -> BTreeMap<Mechanism, (u64, u64)> {
-    let mut groups: BTreeMap<DecisionId, (Mechanism, u64)> = BTreeMap::new();
+    let mut groups: BTreeMap<_, (Mechanism, u64)> = BTreeMap::new();
     for decision in active {
         let running = decision.members.iter().filter(|member| member.state == MemberState::Running).count();
-        groups.entry(decision.group).or_insert((decision.mechanism(), 0)).1 += running as u64;
+        let mechanism = decision.mechanism();
+        let group = (!mechanism.has_instances()).then_some(decision.group);
+        let key = (&decision.node, &decision.gres_type, group);
+        groups.entry(key).or_insert((mechanism, 0)).1 += running as u64;
     }
     let mut sharing = BTreeMap::new();
     for (mechanism, running) in groups.into_values().filter(|(_, running)| *running > 1) {
@@ -108,8 +111,8 @@ fn sharing(active: &[Decision]) -> BTreeMap<Mechanism, (u64, u64)> {
 mod tests {
     use super::*;
     use crate::testing::{NOW, at, decision, job, leased, member, node, start};
-    use pillion_core::JobStart;
     use pillion_core::mark::Mark;
+    use pillion_core::{DecisionId, JobStart};
     use pillion_slurm::{Ending, NodeAvailability};
 
     fn jobs(jobs: Vec<Job>) -> Scan {

@@ -101,7 +101,7 @@ impl Profile {
         let (start, gres_type) = (run.summary.start, &run.summary.gres_type);
         store.profile_run(start, gres_type, &account, &lesson, updated.as_ref()).await?;
         self.tell_use_beyond(run, &account).await?;
-        self.context.tally.ran(&account.sums, shared_device_seconds(&run.summary));
+        self.context.tally.ran(&account.sums, shared_device_seconds(run));
         if updated.is_some() {
             self.context.nudges.engine.notify_one();
         }

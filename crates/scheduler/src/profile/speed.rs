@@ -35,12 +35,35 @@ impl MeasuredSpeed {
 
 /// How fast a shared run went against the workload's solo runs; `None` where that is not known.
 pub(super) fn measured_speed(run: &MeasuredRun, profile: Option<&WorkloadProfile>) -> Option<MeasuredSpeed> {
+    if run.is_in_instance() {
+        return in_instance(run, profile?).filter(MeasuredSpeed::is_possible);
+    }
     if is_solo(run) {
         return None;
     }
     let profile = profile?;
     let by_progress = speed_by_progress(&run.summary, profile).filter(MeasuredSpeed::is_possible);
     by_progress.or_else(|| speed_by_duration(run, profile).filter(MeasuredSpeed::is_possible))
+}
+
+/// How fast a run in an instance went, all of which was in it, whoever else was on the device: by its counter, else by how long it
+/// took, which says nothing of a run that was cut short.
+fn in_instance(run: &MeasuredRun, profile: &WorkloadProfile) -> Option<MeasuredSpeed> {
+    let summary = &run.summary;
+    let progress = summary.solo.progress.unwrap_or(0.0) + summary.shared.progress.unwrap_or(0.0);
+    let seconds = [&summary.solo, &summary.shared].into_iter().filter(|part| part.progress.is_some());
+    let rate = progress / seconds.map(|part| part.seconds).sum::<f64>();
+    let alone = profile.throughput_per_second.filter(|rate| is_rate(*rate));
+    if let Some(alone) = alone.filter(|_| is_rate(rate)) {
+        return Some(MeasuredSpeed { speed_fraction: rate / alone, deviation: None, is_self_reported: true });
+    }
+    let solo_seconds = profile.duration_seconds?;
+    let variation = profile.duration_variation_fraction.filter(|part| *part < DURATION_VARIATION_MAX)?;
+    let elapsed = summary.ended_at.seconds_since(summary.started_at);
+    let is_whole = run.job.ending == Some(Ending::Completed) && elapsed > 0.0;
+    let speed_fraction = solo_seconds / elapsed;
+    let deviation = Some(variation * speed_fraction);
+    is_whole.then_some(MeasuredSpeed { speed_fraction, deviation, is_self_reported: false })
 }
 
 /// By the job's own counter, against the rate at which its workload goes alone.

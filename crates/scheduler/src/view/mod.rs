@@ -12,11 +12,12 @@ pub use sources::{Sources, TrialSources};
 pub(crate) use trials::Combination;
 pub use trials::{TrialHistory, Watched};
 
-use crate::device_status::closed;
+use crate::device_status::{Closed, closed};
 use crate::first_runs::is_first_run;
 use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
+use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::invariant::Violation;
 use pillion_core::isolation::Isolation;
 use pillion_core::{GresType, NodeName, SlurmJobId};
@@ -143,9 +144,17 @@ fn device_view(
     }
     let whole_gpu = node.gpus.get(&device.gres_type).is_some_and(|&(_, used)| used > 0);
     let agent = sources.agents.get(&node.name);
+    let condition = agent.and_then(|agent| agent.conditions.get(&device.gres_type));
     let closed =
         agent.and_then(|agent| closed(sources.drains, sources.amiss, &node.name, agent, &device.gres_type));
-    let blocked = if let Some(why) = closed {
+    let instances_empty = condition.map(|condition| condition.instances_empty.clone()).unwrap_or_default();
+    let is_shape_held = condition.is_some_and(DeviceCondition::is_shape_held);
+    // Of one whose shape is held, what stands can be given away.
+    let gives_standing = |why: &Closed<'_>| match why {
+        Closed::Fault(fault) => fault.kind == FaultKind::Held && !instances_empty.is_empty(),
+        Closed::Drained(_) | Closed::AgentNotResponding | Closed::Overrun | Closed::Strained => false,
+    };
+    let blocked = if let Some(why) = closed.filter(|why| !gives_standing(why)) {
         Some(why.for_everybody())
     } else if whole_gpu {
         Some("somebody holds the whole GPU".to_owned())
@@ -164,6 +173,9 @@ fn device_view(
         shards_free: shards_total.min(100).saturating_sub(shards_used).saturating_sub(unbooked),
         tenants: here.iter().map(|(decision, member)| tenant(decision, member, book, sources)).collect(),
         blocked,
+        geometry: device.geometry.clone(),
+        is_shape_held,
+        instances_empty,
     }
 }
 
@@ -305,6 +317,7 @@ pub fn occupants(scan: &Scan, decisions: &[Decision]) -> Vec<pillion_core::invar
                 shards,
                 group: decision.map(|(decision, _)| decision.group.0),
                 memory_bytes: decision.and_then(|(_, member)| member.plan.memory_bytes),
+                instance: decision.and_then(|(_, member)| member.plan.sharing.mig_slot()),
             })
         })
         .collect()

@@ -76,6 +76,10 @@ impl<'a> Known<'a> {
         for (decision, Member { plan, .. }) in active_members(self.sources.decisions) {
             let is_measured = plan.estimate.is_none() && plan.sharing.cap().is_some();
             let is_single = tenant_counts.get(&(&decision.node, &decision.gres_type)) == Some(&1);
+            if plan.sharing.mechanism().has_instances() {
+                // The rest of the device is for others.
+                continue;
+            }
             if plan.role == Role::Alone || is_measured || (is_single && !self.may_be_joined(decision, plan)) {
                 *held.entry(plan.uid).or_default() += 1;
             }

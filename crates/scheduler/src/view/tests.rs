@@ -35,7 +35,12 @@ fn agent(is_connected: bool) -> AgentState {
 /// What is wrong with `g1`.
 fn faulty(kind: FaultKind) -> DeviceCondition {
     let fault = DeviceFault { kind, detail: "fell off the bus".into(), since: at(NOW - 5) };
-    DeviceCondition { gres_type: GresType::new("g1"), faults: vec![fault], sources: BTreeMap::new() }
+    DeviceCondition {
+        gres_type: GresType::new("g1"),
+        faults: vec![fault],
+        sources: BTreeMap::new(),
+        instances_empty: Vec::new(),
+    }
 }
 
 struct World {
@@ -73,6 +78,12 @@ impl Default for World {
 
 /// The view of a node with `g0` idle and `used` shards of `g1` held.
 fn view_of(world: World) -> ClusterView {
+    let mut agent = agent(world.is_agent_connected);
+    agent.conditions = world.fault.map(|kind| (GresType::new("g1"), faulty(kind))).into_iter().collect();
+    view_beside(world, agent)
+}
+
+fn view_beside(world: World, agent: AgentState) -> ClusterView {
     let mut node = node(NodeAvailability::Up);
     node.shards = [("g0", (100, 0)), ("g1", (100, world.used))]
         .map(|(name, count)| (GresType::new(name), count))
@@ -84,8 +95,6 @@ fn view_of(world: World) -> ClusterView {
         &["shared".to_owned()],
         0,
     );
-    let mut agent = agent(world.is_agent_connected);
-    agent.conditions = world.fault.map(|kind| (GresType::new("g1"), faulty(kind))).into_iter().collect();
     cluster_view(Sources {
         revision: Revision(1),
         scan: &scan,
@@ -380,4 +389,23 @@ fn a_wall_is_what_the_mark_says_and_whose_mark_cannot_be_read_has_one() {
     };
     let view = view_of(World { jobs: vec![waits], ..World::default() });
     assert_eq!(view.waiting[0].isolation, Isolation::Hard);
+}
+
+/// What stands on a device whose shape is held can be given away; without any it is closed.
+#[test]
+fn a_device_is_cut_as_its_agent_says() {
+    let held = faulty(FaultKind::Held);
+    let slot: pillion_core::mig::Slot = "2g.35gb@0".parse().unwrap();
+    for (instances_empty, is_closed) in [(Vec::new(), true), (vec![slot], false)] {
+        let condition = DeviceCondition { instances_empty: instances_empty.clone(), ..held.clone() };
+        let geometry = pillion_core::mig::Geometry::of_model("h200").cloned();
+        let mut own = agent(true);
+        own.devices[1].geometry.clone_from(&geometry);
+        own.conditions = [(GresType::new("g1"), condition)].into();
+        let view = view_beside(World::default(), own);
+        let [plain, cut] = [&view.devices[0], &view.devices[1]];
+        assert_eq!((&plain.geometry, plain.is_shape_held, &cut.geometry), (&None, false, &geometry));
+        assert_eq!((cut.is_shape_held, &cut.instances_empty), (true, &instances_empty));
+        assert_eq!(cut.blocked.is_some(), is_closed, "{:?}", cut.blocked);
+    }
 }

@@ -116,7 +116,11 @@ impl Watch {
         } else {
             Arc::clone(&self.context.board().active)
         };
-        let mut violations = check_occupants(&occupants(scan, &decisions), device_bytes(&self.context));
+        let agents = self.context.agents.all();
+        let device_of = |node: &NodeName, gres_type: &GresType| {
+            agents.get(node)?.devices.iter().find(|device| device.gres_type == *gres_type)
+        };
+        let mut violations = check_occupants(&occupants(scan, &decisions), device_of);
         violations.extend(whole_gpu_holders(scan));
         let stopped: BTreeMap<NodeName, Violation> = violations
             .iter()
@@ -137,14 +141,6 @@ impl Watch {
     }
 }
 
-fn device_bytes(context: &Context) -> impl Fn(&NodeName, &GresType) -> Option<u64> {
-    let agents = context.agents.all();
-    move |node, gres_type| {
-        let mut devices = agents.get(node)?.devices.iter();
-        devices.find(|device| device.gres_type == *gres_type).map(|device| device.memory_bytes)
-    }
-}
-
 /// P-4: jobs that hold whole GPUs in the pool.
 fn whole_gpu_holders(scan: &Scan) -> Vec<Violation> {
     scan.jobs
@@ -162,6 +158,7 @@ fn node_of(violation: &Violation) -> Option<&NodeName> {
         Violation::MemoryOvercommitted { node, .. }
         | Violation::ShardsOverbooked { node, .. }
         | Violation::WholeGpuInPool { node, .. }
+        | Violation::InstancesCollide { node, .. }
         | Violation::UnplannedNeighbour { node, .. } => Some(node),
         Violation::TwoDecisions(_) | Violation::ReleasedTwice(_) => None,
     }

@@ -128,6 +128,7 @@ fn report(agents: &Agents, number: u32, now: UnixTime) {
             since: now,
         }],
         sources: [(Metric::PowerWatts, MetricSource::Nvml)].into(),
+        instances_empty: Vec::new(),
     };
     let hello = AgentHello {
         node: node.clone(),

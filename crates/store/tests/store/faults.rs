@@ -85,7 +85,12 @@ fn fault(kind: FaultKind, since: u32, detail: &str) -> DeviceFault {
 }
 
 fn condition(name: &str, faults: Vec<DeviceFault>) -> DeviceCondition {
-    DeviceCondition { gres_type: GresType::new(name), faults, sources: [].into() }
+    DeviceCondition {
+        gres_type: GresType::new(name),
+        faults,
+        sources: [].into(),
+        instances_empty: Vec::new(),
+    }
 }
 
 pub(crate) async fn a_fault_of_a_device_is_told_once_and_when_it_is_over(store: Arc<dyn Store>) {

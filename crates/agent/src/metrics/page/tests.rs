@@ -70,7 +70,12 @@ fn seen() -> Seen {
     figures.tenants(&BTreeMap::from([(full, 2)]));
     let fault = |kind| DeviceFault { kind, detail: "of job 4711".into(), since: UnixTime::from_epoch(NOW) };
     let faults = vec![fault(FaultKind::Gone), fault(FaultKind::MpsDied)];
-    figures.conditions(&[DeviceCondition { gres_type: dead, faults, sources: BTreeMap::new() }]);
+    figures.conditions(&[DeviceCondition {
+        gres_type: dead,
+        faults,
+        sources: BTreeMap::new(),
+        instances_empty: Vec::new(),
+    }]);
     figures.set_up(Mechanism::Mps, true);
     figures.set_up(Mechanism::Ccs, false);
     figures.task(true);

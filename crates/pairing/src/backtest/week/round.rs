@@ -134,6 +134,9 @@ fn device(truth: &Truth, at: u32, tenants: Vec<Tenant>) -> DeviceView {
         shards_free: 100 - taken,
         tenants,
         blocked: None,
+        geometry: None,
+        is_shape_held: false,
+        instances_empty: Vec::new(),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::plan::{Candidate, Reason};
 use crate::planner::candidates::Evaluation;
+use crate::planner::placement::Instance;
 use crate::view::{FirstRun, WaitingJob};
-use pillion_core::Fraction;
+use pillion_core::{Fraction, SlowdownRatio};
 
 /// A job whose user has it measured under a cap.
 pub(super) fn measured_text(cap: Fraction) -> String {
@@ -60,6 +61,17 @@ pub(super) fn member_text(
         }
         other => format!("starts alone with the whole device: {}", other.text()),
     }
+}
+
+/// A job that has an instance to itself.
+pub(super) fn instance_text(instance: Instance, promise: SlowdownRatio) -> String {
+    let Instance { slot, speed } = instance;
+    let how = if speed.is_measured() { "measured" } else { "foretold" };
+    format!(
+        "starts in an instance of its own, {slot}: speed {:.2} of solo ({how}), where {:.2} is promised",
+        speed.speed_fraction,
+        promise.value().recip()
+    )
 }
 
 /// Why a job cannot start now, where it says so itself.

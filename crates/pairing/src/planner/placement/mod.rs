@@ -3,6 +3,7 @@
 
 pub(crate) mod shards;
 
+use crate::mig::SliceSpeed;
 use crate::plan::Reason;
 use crate::planner::candidates::candidate_set::{CandidateKey, CandidateSet};
 use crate::planner::candidates::{Evaluation, Evaluator};
@@ -11,6 +12,7 @@ use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, StartIndex};
 use crate::planner::selection::{self, Cutoff, Partner, Question};
 use crate::planner::trial::{Tries, TryKey};
+use pillion_core::mig::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use typed_index_collections::{TiSlice, TiVec};
@@ -28,6 +30,16 @@ pub(crate) struct Start {
     pub(crate) jobs: Vec<JobIndex>,
     /// What the sharing will be like; absent for a job alone.
     pub(crate) evaluation: Option<Rc<Evaluation>>,
+    /// The instance of the device that the one job gets; absent = it is not cut for it.
+    pub(crate) instance: Option<Instance>,
+}
+
+/// A part of a device that one job has to itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Instance {
+    pub(crate) slot: Slot,
+    /// How fast the job is in it, of its speed on the whole device.
+    pub(crate) speed: SliceSpeed,
 }
 
 /// Everything that was decided in one go.
@@ -38,6 +50,10 @@ pub(crate) struct Placement {
     pub(crate) left: BTreeMap<JobIndex, Reason>,
     /// The sharings that were worth most of all that were considered.
     pub(crate) best: TiVec<ClassIndex, Vec<CandidateKey>>,
+    /// What is free after it; absent before anything was handed out.
+    pub(crate) capacity: Option<FreeCapacity>,
+    /// Whether a job that Slurm is about to start alone finds no device free.
+    pub(crate) has_waiting_claim: bool,
 }
 
 /// What was settled before anything is handed out.
@@ -105,7 +121,7 @@ impl<'p> Placing<'p> {
         let preferred = self.preferred_device(job, partner);
         if let Some(device) = self.capacity.find(context, class, preferred) {
             self.capacity.take(context, device, class);
-            let start = Start { device, is_join: false, jobs: vec![job], evaluation: None };
+            let start = Start { device, is_join: false, jobs: vec![job], evaluation: None, instance: None };
             let index = self.placement.starts.push_and_get_key(start);
             self.start_of.insert(job, index);
             // A joiner that came before and found no place comes along now.
@@ -162,7 +178,7 @@ impl<'p> Placing<'p> {
         let Some(evaluation) = self.as_allowed(found, key) else { return false };
         let evaluation = Some(evaluation);
         self.capacity.take(context, device, class);
-        let start = Start { device, is_join: true, jobs: vec![job], evaluation };
+        let start = Start { device, is_join: true, jobs: vec![job], evaluation, instance: None };
         let index = self.placement.starts.push_and_get_key(start);
         self.start_of.insert(job, index);
         if selection::outlives_tenants(context, job, device) {
@@ -266,6 +282,11 @@ impl<'p> Placing<'p> {
     pub(crate) fn excess(&self) -> f64 {
         let evaluations = self.placement.starts.iter().filter_map(|start| start.evaluation.as_ref());
         evaluations.map(|evaluation| evaluation.excess(self.context.policy)).sum()
+    }
+
+    /// What was handed out, with what is free now.
+    pub(crate) fn settled(self) -> Placement {
+        Placement { capacity: Some(self.capacity), ..self.placement }
     }
 
     fn why_left(&mut self, job: JobIndex) -> Reason {

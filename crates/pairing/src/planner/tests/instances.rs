@@ -1,14 +1,196 @@
-//! Devices whose tenants have instances of their own: there are no pairs on them.
+//! Devices that can be cut: who has an instance of his own, who does not, and that there are no pairs in them.
 
 use super::{groups, planned, reason};
 use crate::model::Contention;
-use crate::plan::Reason;
+use crate::plan::{Plan, Reason, Role};
 use crate::planner::plan;
-use crate::policy::{FirstRuns, Policy};
-use crate::testing::{device, device_with, job, tenant, view};
-use pillion_core::Shards;
+use crate::policy::{FirstRuns, Policy, UserPolicy};
+use crate::testing::{NOW, claim, device, device_with, job, tenant, view};
+use crate::view::{ClusterView, DeviceView, Tenant, WaitingJob};
 use pillion_core::device::Mechanism::{Mig, Mps};
+use pillion_core::isolation::Isolation;
+use pillion_core::mig::{Geometry, Slot};
 use pillion_core::share::Sharing;
+use pillion_core::{Shards, SlurmJobId, UnixTime, UserId};
+
+fn h100() -> &'static Geometry {
+    Geometry::of_model("h100").unwrap()
+}
+
+/// A free device that its agent can cut.
+fn cuttable(gres_type: &str, mechanism: pillion_core::device::Mechanism) -> DeviceView {
+    DeviceView { geometry: Some(h100().clone()), ..device(gres_type, mechanism) }
+}
+
+fn slot(text: &str) -> Slot {
+    text.parse().unwrap()
+}
+
+/// Somebody who has an instance.
+fn walled(id: u32, at: &str) -> Tenant {
+    let Slot { profile, start } = slot(at);
+    Tenant {
+        sharing: Sharing::Mig { profile, start },
+        shards: h100().shards(profile),
+        ..tenant(id, "light", 7200)
+    }
+}
+
+fn cut(gres_type: &str, tenants: Vec<Tenant>) -> DeviceView {
+    let booked: u32 = tenants.iter().map(|tenant| u32::from(tenant.shards.count())).sum();
+    DeviceView { shards_free: 100 - booked, tenants, ..cuttable(gres_type, Mps) }
+}
+
+/// Jobs of as many users.
+fn strangers(ids: std::ops::RangeInclusive<u32>, workload: &str) -> Vec<WaitingJob> {
+    ids.map(|id| WaitingJob { uid: UserId(1000 + id), ..job(id, workload) }).collect()
+}
+
+fn walls() -> Policy {
+    Policy { users: UserPolicy::Any, isolation: Isolation::Hard, ..Policy::default() }
+}
+
+/// Who has which instance, by job.
+fn slots(plan: &Plan) -> Vec<(u32, Slot)> {
+    let members = plan.pairings.iter().flat_map(|pairing| &pairing.members);
+    members.filter_map(|member| Some((member.start.job_id.id, member.sharing.mig_slot()?))).collect()
+}
+
+fn with_walls(view: &ClusterView) -> Plan {
+    plan(view, &Contention, &walls())
+}
+
+#[test]
+fn seven_strangers_have_an_instance_each_where_walls_are_wanted() {
+    let plan = with_walls(&view(vec![cuttable("g0", Mps)], strangers(1..=8, "light")));
+    let given = slots(&plan);
+    let all: Vec<Slot> = given.iter().map(|(_, slot)| *slot).collect();
+    assert_eq!((given.len(), h100().check(&all)), (7, Ok(())), "{given:?}");
+    assert_eq!(plan.pairings.len(), 7, "each by a decision of its own");
+    for pairing in &plan.pairings {
+        let member = &pairing.members[0];
+        assert_eq!((pairing.joins, member.role, member.shards.count()), (None, Role::Host, 14));
+        assert_eq!(member.explanation.reason, Reason::OwnInstance);
+        assert_eq!(member.memory_bytes, h100().size(slot("1g.10gb@0").profile).unwrap().memory_bytes);
+        assert!(member.estimate.as_ref().is_some_and(|speed| speed.speed_fraction_low * 1.25 >= 1.0));
+        assert!(member.explanation.text.contains("1g.10gb@"), "{}", member.explanation.text);
+    }
+    assert_eq!(plan.left_waiting.len(), 1);
+}
+
+#[test]
+fn where_users_do_not_meet_nobody_else_is_on_the_device_not_even_behind_a_wall() {
+    let plan = planned(&view(vec![cuttable("g0", Mps)], strangers(1..=3, "light")));
+    assert_eq!((groups(&plan), slots(&plan)), (vec![vec![1]], vec![]));
+}
+
+#[test]
+fn whoever_can_have_a_whole_device_has_one() {
+    let devices = vec![cuttable("g0", Mps), cuttable("g1", Mps)];
+    let plan = with_walls(&view(devices, strangers(1..=2, "light")));
+    assert_eq!((groups(&plan), slots(&plan)), (vec![vec![1], vec![2]], vec![]));
+}
+
+#[test]
+fn only_as_many_devices_are_cut_as_is_needed() {
+    let devices = vec![cuttable("g0", Mps), cuttable("g1", Mps)];
+    let plan = with_walls(&view(devices, strangers(1..=3, "light")));
+    assert_eq!((slots(&plan).len(), plan.pairings.len(), plan.left_waiting.len()), (2, 3, 0));
+    assert_eq!(plan.pairings.iter().filter(|pairing| pairing.gres_type.as_str() == "g1").count(), 1);
+}
+
+#[test]
+fn who_starts_alone_is_passed_over_by_nobody() {
+    let mut waiting = strangers(1..=1, "heavy");
+    waiting.extend(strangers(2..=8, "light"));
+    let plan = with_walls(&view(vec![cuttable("g0", Mps)], waiting.clone()));
+    assert_eq!((groups(&plan), slots(&plan)), (vec![vec![1]], vec![]), "no instance suits him");
+    waiting.rotate_left(1);
+    let plan = with_walls(&view(vec![cuttable("g0", Mps)], waiting));
+    assert!(slots(&plan).iter().any(|(job, _)| *job == 2) && slots(&plan).len() == 7);
+    assert_eq!(reason(&plan, 1), Reason::SliceTooSlow);
+}
+
+#[test]
+fn without_walls_two_share_where_that_does_more() {
+    let halves = vec![job(1, "half"), job(2, "half"), job(3, "heavy")];
+    let patient = |job: WaitingJob| WaitingJob {
+        slowdown_ratio_max: pillion_core::SlowdownRatio::try_promise(2.0).unwrap(),
+        ..job
+    };
+    let waiting: Vec<WaitingJob> = halves.into_iter().map(patient).collect();
+    let with = |device| planned(&view(vec![device], waiting.clone()));
+    let (as_before, now) = (with(device("g0", Mps)), with(cuttable("g0", Mps)));
+    assert_eq!((groups(&now), slots(&now)), (groups(&as_before), vec![]));
+}
+
+#[test]
+fn what_is_cut_is_filled_by_those_who_would_wait() {
+    let device = cut("g0", vec![walled(50, "4g.40gb@0")]);
+    let plan = with_walls(&view(vec![device], strangers(1..=4, "light")));
+    let given = slots(&plan);
+    let all: Vec<Slot> = given.iter().map(|(_, slot)| *slot).chain([slot("4g.40gb@0")]).collect();
+    assert_eq!((given.len(), h100().check(&all)), (3, Ok(())), "{given:?}");
+}
+
+#[test]
+fn beside_a_tenant_without_a_wall_nothing_is_cut() {
+    let open =
+        DeviceView { geometry: Some(h100().clone()), ..device_with("g0", Mps, tenant(50, "light", 7200)) };
+    let plan = with_walls(&view(vec![open], strangers(1..=2, "light")));
+    assert_eq!(groups(&plan), [[0_u32; 0]; 0]);
+}
+
+#[test]
+fn a_held_device_gives_away_what_stands_and_is_nobodys_whole_one() {
+    let held = DeviceView {
+        is_shape_held: true,
+        instances_empty: vec![slot("2g.20gb@0"), slot("2g.20gb@1")],
+        ..cuttable("g0", Mps)
+    };
+    let plan = with_walls(&view(vec![held.clone()], strangers(1..=2, "light")));
+    assert_eq!(slots(&plan), [(1, slot("2g.20gb@0"))]);
+    let plan = with_walls(&view(vec![held], strangers(1..=1, "heavy")));
+    assert_eq!((groups(&plan), reason(&plan, 1)), (vec![], Reason::ShapeHeld));
+}
+
+#[test]
+fn nobody_is_put_beside_others_for_longer_than_they_stay_while_slurm_starts_somebody_on_all_of_it() {
+    let mut waiting = view(vec![cut("g0", vec![walled(50, "4g.40gb@0")])], strangers(1..=2, "light"));
+    waiting.alone_claims = vec![claim(99)];
+    waiting.waiting[1].time_limit_seconds = Some(3600 * 9);
+    assert_eq!(slots(&with_walls(&waiting)).iter().map(|(job, _)| *job).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn a_cut_device_empties_for_one_who_needs_all_of_it_and_came_long_before() {
+    let mut waiting = strangers(1..=1, "heavy");
+    waiting.extend(strangers(2..=3, "light"));
+    let device = cut("g0", vec![walled(50, "4g.40gb@0")]);
+    let early = view(vec![device.clone()], waiting.clone());
+    assert_eq!(slots(&with_walls(&early)).len(), 2);
+    waiting[0].submitted_at = UnixTime::from_epoch(NOW - 7200);
+    assert_eq!(slots(&with_walls(&view(vec![device], waiting))), []);
+}
+
+#[test]
+fn a_node_without_cpus_for_all_takes_those_who_fit() {
+    let mut small = view(vec![cuttable("g0", Mps)], strangers(1..=8, "light"));
+    small.nodes[0].cpus_free = 13;
+    let plan = with_walls(&small);
+    assert_eq!(slots(&plan).len(), 3, "four CPUs each");
+}
+
+#[test]
+fn unknown_workloads_and_those_who_owe_runs_have_the_whole_device() {
+    let mut waiting = strangers(1..=3, "new");
+    waiting[1] = WaitingJob { owes_runs: 1, ..job(2, "light") };
+    for first in 0..3 {
+        waiting.rotate_left(first);
+        let plan = with_walls(&view(vec![cuttable("g0", Mps)], waiting.clone()));
+        assert_eq!((slots(&plan), plan.pairings.len()), (vec![], 1));
+    }
+}
 
 #[test]
 fn nobody_is_paired_on_a_device_that_is_cut_into_instances() {
@@ -19,14 +201,14 @@ fn nobody_is_paired_on_a_device_that_is_cut_into_instances() {
         (plan.pairings[0].sharing(), plan.pairings[0].members[0].shards),
         (Sharing::TimeSliced, Shards::ALL)
     );
+    let plan = planned(&view(vec![cuttable("g0", Mig)], vec![job(1, "light"), job(2, "light")]));
+    assert_eq!(slots(&plan).len(), 2, "where its agent can cut it");
 }
 
 #[test]
 fn nobody_joins_who_has_an_instance_of_his_own() {
-    let sharing = Sharing::Mig { profile: "3g.40gb".parse().unwrap(), start: 4 };
-    let walled = crate::view::Tenant { sharing, ..tenant(7, "light", 7200) };
     for mechanism in [Mig, Mps] {
-        let cut = view(vec![device_with("g0", mechanism, walled.clone())], vec![job(1, "light")]);
+        let cut = view(vec![device_with("g0", mechanism, walled(7, "3g.40gb@4"))], vec![job(1, "light")]);
         assert_eq!(groups(&planned(&cut)), [[0_u32; 0]; 0], "{mechanism}");
     }
 }
@@ -36,4 +218,15 @@ fn a_first_run_there_is_nobodys_host() {
     let policy = Policy { first_runs: FirstRuns::Host, ..Policy::default() };
     let plan = plan(&view(vec![device("g0", Mig)], vec![job(1, "new")]), &Contention, &policy);
     assert_eq!((reason(&plan, 1), plan.pairings[0].members[0].shards), (Reason::NotShareable, Shards::ALL));
+}
+
+/// A view that an earlier release saved is read, and one without such devices is written as before.
+#[test]
+fn a_saved_view_knows_nothing_of_instances_where_there_are_none() {
+    let plain = view(vec![device("g0", Mps)], vec![job(1, "light")]);
+    let text = serde_json::to_string(&plain).unwrap();
+    assert!(!text.contains("geometry") && !text.contains("instances_empty") && !text.contains("shape_held"));
+    let cut = view(vec![cut("g0", vec![walled(50, "4g.40gb@0")])], Vec::new());
+    let read: ClusterView = serde_json::from_str(&serde_json::to_string(&cut).unwrap()).unwrap();
+    assert_eq!((read.devices[0].tenants[0].job_id, read), (SlurmJobId::plain(50), cut));
 }

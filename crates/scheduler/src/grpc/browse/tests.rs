@@ -135,8 +135,12 @@ fn what_is_wrong_somewhere_tells_a_user_of_nobody_else() {
     let (stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(1));
     let detail = "job 4711 held more of it than its share allows, and was ended".to_owned();
     let fault = DeviceFault { kind: FaultKind::Overused, detail, since: UnixTime::from_epoch(1) };
-    let condition =
-        DeviceCondition { gres_type: GresType::new("g0"), faults: vec![fault], sources: BTreeMap::new() };
+    let condition = DeviceCondition {
+        gres_type: GresType::new("g0"),
+        faults: vec![fault],
+        sources: BTreeMap::new(),
+        instances_empty: Vec::new(),
+    };
     agents.set_conditions(&stream, &[condition]);
     let all = agents.all();
     let spots = device_status::spots(&device_status::Sources {
@@ -219,8 +223,12 @@ fn a_device_is_what_is_worst_about_it() {
     assert_eq!(told(0, Some(&by_slurm), &[]), "alone");
     assert_eq!(told(0, None, &[drain()]), "closed");
     let fault = DeviceFault { kind: FaultKind::Gone, detail: String::new(), since: UnixTime::from_epoch(1) };
-    let condition =
-        DeviceCondition { gres_type: GresType::new("g0"), faults: vec![fault], sources: BTreeMap::new() };
+    let condition = DeviceCondition {
+        gres_type: GresType::new("g0"),
+        faults: vec![fault],
+        sources: BTreeMap::new(),
+        instances_empty: Vec::new(),
+    };
     agents.set_conditions(&stream, &[condition]);
     assert_eq!(state(2), "closed");
     agents.disconnect(&stream);

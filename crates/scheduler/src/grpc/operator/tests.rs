@@ -29,7 +29,12 @@ async fn the_status_names_no_job_of_others_to_a_user() {
     let (stream, _orders) = context.agents.connect(&greeting, at(NOW));
     let detail = "job 4711 held more of it than its share allows, and was ended".to_owned();
     let faults = vec![DeviceFault { kind: FaultKind::Overused, detail, since: at(NOW) }];
-    let condition = DeviceCondition { gres_type: GresType::new("g1"), faults, sources: BTreeMap::new() };
+    let condition = DeviceCondition {
+        gres_type: GresType::new("g1"),
+        faults,
+        sources: BTreeMap::new(),
+        instances_empty: Vec::new(),
+    };
     context.agents.set_conditions(&stream, &[condition]);
     for (caller, is_named) in [(ALICE, false), (OPERATOR, true)] {
         let status = server.status(asked(api::StatusRequest {}, caller)).await.unwrap().into_inner();

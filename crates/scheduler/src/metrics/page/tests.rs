@@ -96,8 +96,12 @@ fn counts() -> Counts {
 fn agents() -> BTreeMap<NodeName, AgentState> {
     let fault =
         DeviceFault { kind: FaultKind::MpsFault, detail: "client of job 4711 died".into(), since: at(NOW) };
-    let condition =
-        DeviceCondition { gres_type: GresType::new("g0"), faults: vec![fault], sources: BTreeMap::default() };
+    let condition = DeviceCondition {
+        gres_type: GresType::new("g0"),
+        faults: vec![fault],
+        sources: BTreeMap::default(),
+        instances_empty: Vec::new(),
+    };
     let device =
         DeviceDescription { model: "h100".into(), memory_bytes: 80 << 30, ..pillion_test_kit::device(0) };
     let agent = AgentState {

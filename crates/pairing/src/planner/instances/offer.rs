@@ -1,0 +1,108 @@
+//! Which of the jobs that wait may have an instance of a device, and how fast each would be in which size. Must not choose.
+
+use crate::mig::{FitRecord, SliceJob, SliceKnowledge, bound_without_promise};
+use crate::planner::admit::{self, Owner};
+use crate::planner::classes::PlanContext;
+use crate::planner::free_capacity::FreeCapacity;
+use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex};
+use crate::planner::selection;
+use pillion_core::WorkloadKey;
+use pillion_core::mig::Geometry;
+use std::collections::BTreeSet;
+
+/// Jobs that are offered instances of one device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Offer<'o> {
+    pub(super) device: DeviceIndex,
+    /// In the order of the queue.
+    pub(super) jobs: &'o [JobIndex],
+    /// Those that start on it if it is not cut.
+    pub(super) rights: &'o [JobIndex],
+    /// Those that its node has no room for beside the others.
+    pub(super) without: &'o BTreeSet<JobIndex>,
+}
+
+/// For each job of an offer, whether it may have an instance of the device at all. Who may not still waits for all of it.
+pub(super) fn is_offered(
+    context: &PlanContext<'_>,
+    offer: &Offer<'_>,
+    capacity: &FreeCapacity,
+    has_waiting_claim: bool,
+) -> Vec<bool> {
+    // Whoever has a right comes first: others are his neighbours, or are not there.
+    let tenants = context.devices[offer.device].tenants.iter().map(Owner::from);
+    let rights = offer.rights.iter().map(|job| Owner::from(&context.jobs[*job]));
+    let mut owners: Vec<Owner<'_>> = tenants.chain(rights).collect();
+    let may_have = |job: &JobIndex| {
+        let waiting = &context.jobs[*job];
+        if waiting.solo_cap.is_some() || waiting.owes_runs > 0 || offer.without.contains(job) {
+            return false;
+        }
+        if offer.rights.contains(job) {
+            return true;
+        }
+        let owner = Owner::from(waiting);
+        let is_let =
+            owners.iter().all(|other| admit::owners_may_be_neighbours(context.policy, *other, owner).is_ok());
+        let may_have = is_let
+            && capacity.node_meets(context, offer.device, context.class_of[*job])
+            && !(has_waiting_claim && outlives(context, offer, *job));
+        if may_have {
+            owners.push(owner);
+        }
+        may_have
+    };
+    offer.jobs.iter().map(may_have).collect()
+}
+
+/// Whether a job could hold the device longer than all who are there, or have a right to be.
+fn outlives(context: &PlanContext<'_>, offer: &Offer<'_>, job: JobIndex) -> bool {
+    if context.devices[offer.device].tenants.is_empty() {
+        return offer.rights.iter().all(|host| selection::outlives_job(context, job, *host));
+    }
+    selection::outlives_tenants(context, job, offer.device)
+}
+
+/// How fast jobs of a class are in each size of a device of this model, where that is known and they have room. A promise that is
+/// looser than the bound for those whom nobody promised anything is held to that bound.
+pub(super) fn in_sizes(
+    context: &PlanContext<'_>,
+    class: ClassIndex,
+    model: &str,
+    geometry: &Geometry,
+) -> SliceJob {
+    let job = context.classes[class];
+    let known = SliceKnowledge {
+        profile: measured_alone(context, &job.workload, model),
+        memory_bytes_declared: job.memory_bytes_declared,
+        fit: FitRecord::default(),
+        measured: None,
+    };
+    let bound = bound_without_promise();
+    let promise = if job.slowdown_ratio_max.value() < bound.value() { job.slowdown_ratio_max } else { bound };
+    let own = SliceJob::new(Some(promise), job.submitted_at, &known, geometry);
+    SliceJob { duration_seconds: job.duration_seconds_expected.or(own.duration_seconds), ..own }
+}
+
+/// Whether jobs of a class have room in some size, and would be slower than promised in each of those.
+pub(super) fn is_too_slow(
+    context: &PlanContext<'_>,
+    class: ClassIndex,
+    model: &str,
+    geometry: &Geometry,
+) -> bool {
+    let job = context.classes[class];
+    let may_be_asked = job.solo_cap.is_none() && job.owes_runs == 0;
+    let own = in_sizes(context, class, model, geometry);
+    may_be_asked && !own.speeds.is_empty() && own.speeds.keys().all(|size| own.may_have(*size).is_err())
+}
+
+/// How a workload uses a whole device, where enough runs stand behind it.
+fn measured_alone<'c>(
+    context: &'c PlanContext<'_>,
+    workload: &WorkloadKey,
+    model: &str,
+) -> Option<&'c pillion_core::profile::WorkloadProfile> {
+    let index = context.profile_index.get(&(workload, model)).copied();
+    admit::known(index.map(|index| context.profiles[index]), context.policy).ok()
+}
