@@ -97,9 +97,7 @@ pub trait MigControl {
     fn set_mode(&mut self, index: u32, is_on: bool) -> Result<(), DeviceError>;
 
     /// Leaves the way to an instance to one user alone: the capability files of its GPU instance and of its compute instance are
-    /// his, and nobody else can open them but root. `None`: it is nobody's, so that they are root's only, or, where it is the whole
-    /// device, everybody's: that is how an empty device rests, and whoever Slurm starts there has to come in. So is an instance
-    /// that was just made. Doing it again repairs what was changed meanwhile.
+    /// his, and nobody else can open them but root; `None`: root's only. Doing it again repairs what was changed meanwhile.
     ///
     /// # Errors
     /// [`DeviceError::Refused`] if not root or if the driver makes those files anew by itself, [`DeviceError::Unsupported`] where it
@@ -111,9 +109,7 @@ pub trait MigControl {
     ///
     /// # Errors
     /// As [`MigControl::give`].
-    fn open(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError> {
-        self.give(index, gpu_instance_id, None)
-    }
+    fn open(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError>;
 
     /// Which programs have the device's files or those of its instances open, this one left out: who may be meant where the
     /// driver says that somebody uses it. Never fails for a process that ends meanwhile.

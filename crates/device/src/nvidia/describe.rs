@@ -52,11 +52,8 @@ pub(super) fn describe(
         // What processes can have: the driver keeps the rest.
         memory_bytes: memory.total.saturating_sub(memory.reserved),
         gres_type: GresType::new(format!("g{index}")),
-        mechanism: match (is_mig_enabled, mig_settings.cuts) {
-            (true, true) => Mechanism::Mig,
-            (true, false) => Mechanism::TimeSliced,
-            (false, _) => mechanism,
-        },
+        // Where it is cut for tenants, whoever cuts it knows what is in force between two of them.
+        mechanism: if is_mig_enabled && !mig_settings.cuts { Mechanism::TimeSliced } else { mechanism },
         instances: if is_mig_enabled { instances(index, &device) } else { None },
     };
     Ok(Found { description, address: address_of(&device), is_mig_enabled })

@@ -179,6 +179,6 @@ impl Backend for Nvidia {
     }
 
     fn mig(&mut self) -> Option<&mut dyn MigControl> {
-        if self.settings.mig.cuts { Some(self) } else { None }
+        Some(self)
     }
 }

@@ -223,7 +223,7 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
         let found = describe::describe(self.nvml, place, self.memory.mechanism, &self.memory.mig);
         let describe::Found { description, address, is_mig_enabled } =
             found.map_err(|trouble| self.error(place, trouble))?;
-        if is_mig_enabled && !self.memory.mig.cuts {
+        if is_mig_enabled {
             self.memory.tell(description.index, NoticeKind::Divided, description.uuid.to_string());
         }
         self.memory.know(description.clone(), address);

@@ -20,17 +20,18 @@ pub struct NvidiaSettings {
     pub deadline: Duration,
     /// How long a device that is gone is left alone before it is looked for again.
     pub search_pauses: SearchPauses,
-    /// Whether they are cut by MIG.
+    /// What becomes of them by MIG.
     pub mig: MigSettings,
 }
 
-/// What may be done to devices that can be cut.
+/// What is told of devices that can be cut, and where their files are. What is asked for is done whatever stands here: what was
+/// cut has to be made whole when nothing is cut any more.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MigSettings {
-    /// Whether instances are made and destroyed. A device with MIG on is then no device that others have divided: whose its
-    /// instances are, its caller has to know, and keep from everybody what he does not.
+    /// Whether devices are told to be cut for tenants, with what into. MIG that is on still counts as somebody's: whose instances are
+    /// whose, this backend cannot know.
     pub cuts: bool,
-    /// Whether MIG is turned on for it, too, where that takes no reset.
+    /// Whether those with MIG off are too, where it is turned on without a reset.
     pub toggles: bool,
     /// Where the files of devices and capabilities lie.
     pub files: MigFiles,

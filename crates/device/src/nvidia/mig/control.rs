@@ -1,6 +1,7 @@
 //! What the agent is given to cut NVIDIA's devices with.
 
 use super::cut;
+use super::files::Access;
 use super::holders;
 use super::worker::Worker;
 use crate::mechanism::mig::{Holder, Instance, Layout, MigControl};
@@ -63,7 +64,17 @@ impl MigControl for Nvidia {
 
     fn give(&mut self, index: u32, gpu_instance_id: u32, to: Option<UserId>) -> Result<(), DeviceError> {
         let files = self.settings.mig.files.clone();
-        self.ask_mig(index, move |device, index| cut::give(device, index, gpu_instance_id, to, &files))
+        let access = to.map_or(Access::Root, Access::User);
+        self.ask_mig(index, move |device, index| {
+            cut::set_access(device, index, gpu_instance_id, access, &files)
+        })
+    }
+
+    fn open(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError> {
+        let files = self.settings.mig.files.clone();
+        self.ask_mig(index, move |device, index| {
+            cut::set_access(device, index, gpu_instance_id, Access::Everybody, &files)
+        })
     }
 
     fn holders(&mut self, index: u32) -> Result<Vec<Holder>, DeviceError> {

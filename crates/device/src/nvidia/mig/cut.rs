@@ -12,8 +12,8 @@ use crate::nvidia::processes;
 use crate::nvidia::trouble::Trouble;
 use nvml_wrapper::Device;
 use nvml_wrapper::error::NvmlError;
+use pillion_core::DeviceUuid;
 use pillion_core::mig::{Geometry, InvalidGeometry, MigProfile, Size, Slot};
-use pillion_core::{DeviceUuid, UserId};
 use std::collections::BTreeMap;
 
 /// More sizes than NVML has numbers for.
@@ -179,7 +179,8 @@ fn compute(device: &Device<'_>) -> Result<BTreeMap<u32, Vec<mig::ComputeInstance
     Ok(found)
 }
 
-/// Makes an instance and the compute instance in it.
+/// Makes an instance and the compute instance in it. The way to it is root's only, but for one that is the whole device: in that an
+/// empty device rests, and whoever Slurm starts there has to come in, even if our caller dies next.
 pub(super) fn make(
     device: &Device<'_>,
     index: u32,
@@ -341,12 +342,12 @@ pub(super) fn set_mode(device: &Device<'_>, index: u32, is_on: bool) -> Result<(
     }
 }
 
-/// Leaves the way to an instance to one user alone.
-pub(super) fn give(
+/// Leaves the way to an instance to somebody.
+pub(super) fn set_access(
     device: &Device<'_>,
     index: u32,
     gpu_instance_id: u32,
-    to: Option<UserId>,
+    access: Access,
     files: &MigFiles,
 ) -> Result<(), DeviceError> {
     let instance = GpuInstance::by_id(device, gpu_instance_id).map_err(|error| match error {
@@ -354,15 +355,8 @@ pub(super) fn give(
         NvmlError::NotSupported => refused(index, "MIG is off".to_owned()),
         error => failed(index, error),
     })?;
-    let info = instance.info().map_err(|error| failed(index, error))?;
-    let profiles = profiles(device).map_err(|error| failed(index, error))?;
-    let is_whole = profiles.iter().any(|it| it.id == info.profile_id && is_whole(it, &profiles));
-    let compute = compute(device).map_err(|error| failed(index, error))?.remove(&info.id).unwrap_or_default();
-    let access = match to {
-        Some(user) => Access::User(user),
-        None if is_whole => Access::Everybody,
-        None => Access::Root,
-    };
+    let id = instance.info().map_err(|error| failed(index, error))?.id;
+    let compute = compute(device).map_err(|error| failed(index, error))?.remove(&id).unwrap_or_default();
     let compute: Vec<u32> = compute.iter().map(|instance| instance.id).collect();
     files.give(index, gpu_instance_id, &compute, access)
 }

@@ -126,7 +126,7 @@ async fn each_tenant_of_an_instance_is_released_when_his_is_ready_and_not_before
         store.member_prepared(share.decision_id, share.start, at(NOW)).await.expect("kept");
     }
     release.tick().await.expect("released");
-    let gres = |share: &Share| world.slurm.job(share.start.job_id).expect("it waits").gres;
+    let gres = |share: &Share| world.slurm.job(share.start.job_id).expect("it waits").gres.to_string();
     let booked: Vec<String> = shares.iter().map(gres).collect();
     assert_eq!(booked[0], "shard:100", "he waits for his instance");
     for (share, booked) in shares[1..].iter().zip(&booked[1..]) {

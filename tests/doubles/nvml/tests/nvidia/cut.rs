@@ -4,7 +4,7 @@ use crate::support::{Node, eventually};
 use crate::support_cut::{Program, capability, files, node_with_mig as node};
 use crate::{WORKLOAD, kinds};
 use pillion_core::UserId;
-use pillion_core::device::Mechanism;
+use pillion_core::device::{Mechanism, NoticeKind};
 use pillion_core::mig::{Difference, Geometry, Slot, resolve};
 use pillion_device::mechanism::mig::{Instance, Layout, MigMode};
 use pillion_device::nvidia::{MigFiles, MigSettings, Nvidia, NvidiaSettings};
@@ -76,12 +76,12 @@ fn a_device_is_described_as_one_that_can_be_cut_only_where_it_may_be() {
     let node = node("h100", 1);
     let mut nvidia = cutter(&node);
     let described = nvidia.devices().unwrap().remove(0);
-    assert_eq!((described.mechanism, described.instances), (Mechanism::Mig, Some(vec![])));
-    assert_eq!(kinds(&mut nvidia), [], "nobody else has divided it, as far as this can be told here");
+    assert_eq!((described.mechanism, described.instances), (Mechanism::Mps, Some(vec![])));
+    assert_eq!(kinds(&mut nvidia), [(0, NoticeKind::Divided)], "by whom, this backend cannot know");
     let library = Some(node.library());
     let mut others = Nvidia::new(NvidiaSettings { library, ..NvidiaSettings::default() }, None);
     assert_eq!(others.devices().unwrap()[0].geometry, None);
-    assert!(others.mig().is_none());
+    assert!(others.mig().is_some(), "what was cut has to be made whole");
     // With MIG off the driver says nothing: the table does, where MIG needs no reset.
     for (model, is_cut) in [("h100", true), ("a100-40", false), ("v100", false)] {
         let off = cutter(&Node::start(model, 1)).devices().unwrap().remove(0);
@@ -230,8 +230,10 @@ fn the_way_into_an_instance_is_its_tenants_alone() {
     );
     nvidia.give(0, whole, Some(UserId(1001))).unwrap();
     assert_eq!(access(&node, whole, None), (1001, 0o400));
-    nvidia.give(0, whole, None).unwrap();
+    nvidia.open(0, whole).unwrap();
     assert_eq!(access(&node, whole, None), (0, 0o444));
+    nvidia.give(0, whole, None).unwrap();
+    assert_eq!(access(&node, whole, None), (0, 0o400));
     nvidia.destroy(0, whole).unwrap();
     drop(nvidia);
     node.set("capability_files", json!("modified"));
@@ -240,6 +242,7 @@ fn the_way_into_an_instance_is_its_tenants_alone() {
     assert!(
         refused(nvidia.give(0, made.gpu_instance_id, Some(UserId(7)))).contains("NVreg_ModifyDeviceFiles=0")
     );
+    nvidia.open(0, made.gpu_instance_id).expect("as the driver does by itself");
 }
 
 #[test]
