@@ -4,7 +4,7 @@
 use super::endpoint::Exporter;
 use super::history::ExporterNotice;
 use crate::intel::Reported;
-use crate::{Backend, CcsControl, DeviceError, DeviceStates, MpsControl};
+use crate::{Backend, CcsControl, DeviceError, DeviceStates, MigControl, MpsControl};
 use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, NoticeKind, Reading};
 use pillion_core::metric::Metric;
@@ -148,5 +148,9 @@ impl Backend for Supplemented {
 
     fn ccs(&mut self) -> Option<&mut dyn CcsControl> {
         self.backend.ccs()
+    }
+
+    fn mig(&mut self) -> Option<&mut dyn MigControl> {
+        self.backend.mig()
     }
 }
