@@ -1,38 +1,102 @@
-//! `pillion-agent cleanup`, for a node's Epilog: the last tenant's MPS daemon goes with it, also where no agent runs. With
-//! one it only says "look now": the agent then does it. It takes less than five seconds and never fails a hook, for that
-//! would drain the node.
+//! `pillion-agent cleanup`, for a node's Epilog: the last tenant's MPS daemon goes with it, and his instance, also where no agent
+//! runs. With one it only says "look now": the agent then does it. It takes less than five seconds and fails no hook, for that
+//! would drain the node. With one exception: a device that is still cut though nobody has any of it would give the next job that
+//! Slurm starts there alone a part of it or nothing, and no agent would see it.
 
-use crate::backend::compute_modes;
+use crate::backend::{backend, compute_modes};
 use crate::config::{Config, mps_directory};
+use crate::inventory;
+use crate::mechanism::mig::orphans::{self, Left};
+use crate::mechanism::mig::record::{self, Record};
 use crate::poke::poke;
+use crate::procfs::ProcFs;
+use crate::sampler::SamplerState;
 use pillion_core::share::Share;
-use pillion_core::{GresType, SlurmJobId};
+use pillion_core::{Clock, GresType, JobStart, SlurmJobId, SystemClock};
 use pillion_device::mps;
+use serde::de::DeserializeOwned;
 use std::io;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long the daemons may take in all; the poke before may have taken a second more.
 const DEADLINE: Duration = Duration::from_millis(3500);
+/// How long instances are tried, of that.
+const INSTANCES_DEADLINE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// The job that ends, from what Slurm tells its Epilog. `variable`: its environment.
-pub fn ending_job(variable: impl Fn(&str) -> Option<String>) -> Option<SlurmJobId> {
-    let number = |name: &str| variable(name)?.parse::<u32>().ok();
-    match number("SLURM_ARRAY_JOB_ID").zip(number("SLURM_ARRAY_TASK_ID")) {
-        Some((id, task)) => Some(SlurmJobId::array_task(id, task)),
-        None => number("SLURM_JOB_ID").map(SlurmJobId::plain),
-    }
-}
-
-/// Tells the agent to look; where there is none, ends the daemons whose device nobody holds a share of but `ending`.
+/// Tells the agent to look; where there is none, ends the daemons whose device nobody holds a share of but `ending`, and takes
+/// away the instances of those who are over. Returns why devices are not whole that should be.
 ///
 /// # Errors
 /// What kept it from that, for the hook's log.
-pub fn cleanup(config: &Config, ending: Option<SlurmJobId>) -> anyhow::Result<()> {
+pub fn cleanup(config: &Config, ending: Option<SlurmJobId>) -> anyhow::Result<Vec<String>> {
     if poke(&config.handoff_socket).is_ok() {
-        return Ok(());
+        return Ok(Vec::new());
     }
+    let (told, not_whole) = mpsc::channel();
+    let of_instances = config.clone();
+    // Not joined either: a driver that hangs holds nobody up.
+    std::thread::spawn(move || {
+        let _ = told.send(take_away(&of_instances, ending));
+    });
+    let until = Instant::now() + DEADLINE;
+    let daemons = end_daemons(config, ending);
+    let left = until.saturating_duration_since(Instant::now());
+    let not_whole = match not_whole.recv_timeout(left) {
+        Ok(not_whole) => not_whole?,
+        Err(_) => vec!["the driver of a device that is cut does not answer".to_owned()],
+    };
+    daemons.map(|()| not_whole)
+}
+
+/// Takes away the instances of those who are over, for as long as there is time. Between two tries others may: of several jobs that
+/// end at once each has an Epilog.
+fn take_away(config: &Config, ending: Option<SlurmJobId>) -> anyhow::Result<Vec<String>> {
+    let path = record::path(&config.state_directory);
+    if !record::is_there(&path) {
+        return Ok(Vec::new());
+    }
+    let proc = ProcFs::new("/proc");
+    let boot_id = proc.boot_id();
+    let shares = read_shares(&config.state_directory.join("shares.json"))?;
+    let runs: SamplerState = read(&config.state_directory.join("runs.json"))?.unwrap_or_default();
+    // One whose tasks no agent has seen does not know of its instance; but of one that it has just told it may not have written.
+    let (running, seen) = (runs.with_tasks(&proc), proc.job_numbers());
+    let has_process = |job_id: SlurmJobId| job_id.task.is_none() && seen.contains(&job_id.id);
+    let stays = |share: &&Share| {
+        let JobStart { job_id, .. } = share.start;
+        Some(job_id) != ending && (running.contains(&share.start) || has_process(job_id))
+    };
+    let stay: Vec<Share> = shares.iter().filter(stays).cloned().collect();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let mut backend = backend(config, &clock);
+    let site = inventory::site(config, &boot_id);
+    let until = Instant::now() + INSTANCES_DEADLINE;
+    let all = |why: String| vec![Left { is_empty: true, why }];
+    let mut left = all("an agent that does not answer keeps it as it is".to_owned());
+    while Instant::now() < until {
+        if let Ok(record) = Record::open(path.clone(), &boot_id, PAUSE) {
+            if record.devices().count() == 0 {
+                return Ok(Vec::new());
+            }
+            left = match inventory::ask(backend.as_mut(), &site) {
+                Ok(devices) => orphans::clear(backend.as_mut(), record, &devices, &stay),
+                Err(error) => all(pillion_core::report(&error)),
+            };
+            if left.is_empty() {
+                break;
+            }
+        }
+        std::thread::sleep(PAUSE);
+    }
+    // One that somebody has a part of is whole later: his Epilog comes too.
+    Ok(left.into_iter().filter(|left| left.is_empty).map(|left| left.why).collect())
+}
+
+fn end_daemons(config: &Config, ending: Option<SlurmJobId>) -> anyhow::Result<()> {
     let shares = read_shares(&config.state_directory.join("shares.json"))?;
     let binary = config.mps.control_binary.clone();
     let directory = mps_directory(config);
@@ -60,11 +124,16 @@ fn is_wanted(shares: &[Share], name: &str, ending: Option<SlurmJobId>) -> bool {
     })
 }
 
-/// As the agent left them. A file that cannot be read stops the cleanup: nobody's daemon is ended by mistake.
+/// As the agent left them.
 fn read_shares(path: &Path) -> anyhow::Result<Vec<Share>> {
+    Ok(read(path)?.unwrap_or_default())
+}
+
+/// A file of the agent's. One that cannot be read stops the cleanup: nobody's daemon is ended by mistake.
+fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
     match std::fs::read(path) {
-        Ok(text) => Ok(serde_json::from_slice(&text)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -72,14 +141,14 @@ fn read_shares(path: &Path) -> anyhow::Result<Vec<Share>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::procfs::ProcFs;
+    use crate::poke::job_of;
     use crate::share::tests::share;
     use pillion_core::device::Mechanism;
 
     #[test]
     fn the_ending_job_is_named_as_in_decisions() {
         let job = |variables: &[(&str, &str)]| {
-            ending_job(|name| Some(variables.iter().find(|(it, _)| *it == name)?.1.to_owned()))
+            job_of(|name| Some(variables.iter().find(|(it, _)| *it == name)?.1.to_owned()))
         };
         assert_eq!(job(&[("SLURM_JOB_ID", "33")]), Some(SlurmJobId::plain(33)));
         let task = [("SLURM_JOB_ID", "35"), ("SLURM_ARRAY_JOB_ID", "33"), ("SLURM_ARRAY_TASK_ID", "2")];

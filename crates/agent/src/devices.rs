@@ -24,7 +24,6 @@ use pillion_core::report::{EndOrder, FromAgent, JobSummary, ReportBody, ShareRes
 use pillion_core::share::Share;
 use pillion_core::{Clock, DecisionId, GresType, JobStart, UnixTime};
 use pillion_device::{Backend, DeviceError, DeviceStates};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -66,8 +65,6 @@ pub struct Devices {
     backend_fails: bool,
     health: Health,
     site: Site,
-    /// Devices that a job has all of by Slurm's word alone, whatever shares there are.
-    whole_for: BTreeMap<GresType, JobStart>,
     backoff: Backoff,
     endings: Endings,
     conditions: watch::Sender<Vec<DeviceCondition>>,
@@ -160,7 +157,6 @@ impl Devices {
             backend_fails: false,
             health,
             site,
-            whole_for: BTreeMap::new(),
             backoff: Backoff::new(Instant::now()),
             endings,
             conditions,
@@ -348,7 +344,6 @@ impl Devices {
 
     fn ended(&mut self, start: JobStart) {
         self.endings.forget(start);
-        self.whole_for.retain(|_, of| *of != start);
         let share = self.node.remove_share(start);
         self.node.remove_marker(start);
         self.node.end(start);
@@ -374,6 +369,7 @@ impl Devices {
             self.sample();
             self.try_prepare(share)
         });
+        self.node.set_cut(self.mechanisms.mig().cut());
         let error = prepared.err().map(|refusal| {
             if let Some((index, reason)) = refusal.mode_held {
                 self.health.mode_refused(self.clock.now(), index, reason);
@@ -394,8 +390,8 @@ impl Devices {
             .device(&share.gres_type)
             .ok_or_else(|| format!("node {} has no device {}", self.node.name(), share.gres_type))?;
         let others = self.node.shares_on(&share.gres_type);
-        if let Some(whole) = self.whole_for.get(&share.gres_type).filter(|whole| **whole != share.start) {
-            return Err(format!("start {whole} has all of device {}", share.gres_type).into());
+        if let Some(other) = self.without_share(&share).filter(|_| share.mechanism().has_instances()) {
+            return Err(format!("start {other} has device {} without a share", share.gres_type).into());
         }
         // What was planned before it came, or was not heard of.
         if !others.is_empty() && self.health.has_outsider(device.index) {

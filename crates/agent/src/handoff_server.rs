@@ -8,6 +8,8 @@
 //! the share and the devices of its job's script, as this agent knows them, whatever stands in its environment. A step of a
 //! job whose script was not seen (the agent was away) is left alone.
 //!
+//! A start that has no instance of a device that is cut is answered when that is whole, or when it may wait no longer.
+//!
 //! A start without a decision gets no shared mechanism and no cap; what its user asked for himself is left alone. It is
 //! measured all the same: a job that the dead man's switch started alone is a run alone like any other.
 
@@ -23,7 +25,7 @@ use pillion_core::handoff::{HANDOFF_LENGTH_MAX, HANDOFF_VERSION, HandoffReply, H
 use pillion_core::option;
 use pillion_core::report::{Launch, ReportBody};
 use pillion_core::share::Share;
-use pillion_core::{Clock, JobStart};
+use pillion_core::{Clock, GresType, JobStart, SlurmJobId};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -32,8 +34,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -47,11 +50,22 @@ const ANSWER_DEADLINE: Duration = Duration::from_millis(150);
 /// How long a start waits for a decision that may be on its way.
 const DECISION_WAIT: Duration = Duration::from_millis(100);
 
+/// How long a start waits until a device that it has all of is whole: no longer than the answer may take.
+const WHOLE_WAIT: Duration = Duration::from_millis(130);
+/// The same for a Prolog, which has more time than a start.
+const PROLOG_WHOLE_WAIT: Duration = Duration::from_millis(1500);
+/// How soon what was refused is tried again meanwhile.
+const WHOLE_PAUSE: Duration = Duration::from_millis(30);
+
 /// What a Prolog or Epilog says: look now. Answered by an empty object.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Poke {
     pub poke: u32,
+    /// Of a Prolog: the job that is about to begin, and the devices that Slurm gave it. One that has no instance of a device that
+    /// is cut finds it whole, where that can be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins: Option<(SlurmJobId, Vec<u32>)>,
 }
 
 /// What the server works with.
@@ -139,30 +153,62 @@ impl HandoffServer {
         if line.pop() != Some(b'\n') {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "no whole line"));
         }
+        if let Ok(poke) = serde_json::from_slice::<Poke>(&line) {
+            self.poked(poke).await;
+            return stream.get_mut().write_all(b"{}\n").await;
+        }
         tokio::time::timeout(ANSWER_DEADLINE, self.respond(&line, peer.pid(), stream.get_mut())).await?
     }
 
-    async fn respond(&self, line: &[u8], pid: Option<i32>, stream: &mut UnixStream) -> io::Result<()> {
-        let mut reply = if serde_json::from_slice::<Poke>(line).is_ok() {
-            // A full queue holds a sample already.
-            let _ = self.commands.try_send(Command::Sample);
-            b"{}".to_vec()
-        } else {
-            let reply = match serde_json::from_slice(line) {
-                Ok(request) => self.answer(&request, pid.and_then(|pid| u32::try_from(pid).ok())).await,
-                Err(error) => {
-                    debug!(%error, "a handoff request cannot be understood");
-                    HandoffReply::unknown()
+    async fn poked(&self, Poke { poke: _, begins }: Poke) {
+        // A full queue holds a sample already.
+        let _ = self.commands.try_send(Command::Sample);
+        let Some((job_id, devices)) = begins else { return };
+        let has_instance = |share: &Share| share.start.job_id == job_id && share.mechanism().has_instances();
+        if self.node.all_shares().iter().any(has_instance) {
+            return;
+        }
+        // Of it nothing is told but the number; the start itself comes when it asks.
+        let start = JobStart { job_id, restart_count: 0 };
+        for gres_type in devices.iter().filter_map(|index| self.node.gres_type(*index)) {
+            self.make_whole(start, &gres_type, Instant::now() + PROLOG_WHOLE_WAIT).await;
+        }
+    }
+
+    /// Waits until a device that was cut is whole, or it is `until`: then it begins all the same, on what there is.
+    async fn make_whole(&self, start: JobStart, gres_type: &GresType, until: Instant) {
+        while self.node.is_cut(gres_type) && Instant::now() < until {
+            let (done, is_done) = oneshot::channel();
+            let command = Command::Whole { gres_type: gres_type.clone(), start, done };
+            if self.commands.try_send(command).is_err() {
+                return;
+            }
+            match tokio::time::timeout_at(until, is_done).await {
+                Ok(Ok(Err(why))) => {
+                    debug!(%start, %gres_type, why, "not whole yet");
+                    tokio::time::sleep(WHOLE_PAUSE).await;
                 }
-            };
-            serde_json::to_vec(&reply)?
+                _ => return,
+            }
+        }
+    }
+
+    async fn respond(&self, line: &[u8], pid: Option<i32>, stream: &mut UnixStream) -> io::Result<()> {
+        let reply = match serde_json::from_slice(line) {
+            Ok(request) => self.answer(&request, pid.and_then(|pid| u32::try_from(pid).ok())).await,
+            Err(error) => {
+                debug!(%error, "a handoff request cannot be understood");
+                HandoffReply::unknown()
+            }
         };
+        let mut reply = serde_json::to_vec(&reply)?;
         reply.push(b'\n');
         stream.write_all(&reply).await
     }
 
     /// Decides what the task is told. `pid`: the process that becomes the task.
     pub async fn answer(&self, request: &HandoffRequest, pid: Option<u32>) -> HandoffReply {
+        let until = Instant::now() + WHOLE_WAIT;
         if request.version != HANDOFF_VERSION {
             warn!(version = request.version, "the SPANK plugin speaks another version; not answered");
             return HandoffReply::unknown();
@@ -173,6 +219,11 @@ impl HandoffServer {
         };
         let share = self.node.share(begun.start).filter(|share| begun.has_share && share.uid == request.uid);
         self.register(request, pid, &begun);
+        if request.is_batch() && !share.as_ref().is_some_and(|share| share.mechanism().has_instances()) {
+            for gres_type in &begun.gres_types {
+                self.make_whole(begun.start, gres_type, until).await;
+            }
+        }
         self.report(request, share.as_ref(), begun.clone()).await;
         self.reply(request, begun.start, share.as_ref())
     }

@@ -5,6 +5,7 @@ use pillion_core::UserId;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
@@ -183,6 +184,17 @@ impl ProcFs {
     /// The job whose cgroup holds the process, as Slurm itself laid it out.
     pub fn job_group(&self, pid: u32) -> Option<JobGroup> {
         parse_job_group(&std::fs::read_to_string(self.root.join(format!("{pid}/cgroup"))).ok()?)
+    }
+
+    /// The numbers of the jobs that have a process here, where Slurm's control groups are named by them.
+    pub fn job_numbers(&self) -> BTreeSet<u32> {
+        let entries = std::fs::read_dir(&self.root).into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let number = |pid| match self.job_group(pid)? {
+            JobGroup::Number(number) => Some(number),
+            JobGroup::Sluid(_) => None,
+        };
+        pids.filter_map(number).collect()
     }
 
     /// The control groups of the job that holds the process.

@@ -1,15 +1,20 @@
 //! The program: arguments, logging, configuration; the work is in [`run`](mod@crate::run).
 
-use crate::cleanup::{cleanup, ending_job};
+use crate::cleanup::cleanup;
 use crate::config::Config;
 use crate::ending::{let_go, list_path};
+use crate::poke::{job_of, poke_before};
 use clap::{Parser, Subcommand};
 use pillion_config::{AGENT_CONFIG_PATH, CONFIG_PATH};
+use pillion_core::text::shown;
 use pillion_core::{SystemClock, exit};
 use rand::SeedableRng as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+
+/// How long a reason for Slurm may be.
+const REASON_CHARS_MAX: usize = 200;
 
 /// Measures this node's devices, carries out shares and answers the SPANK plugin.
 #[derive(Parser)]
@@ -28,9 +33,10 @@ enum Task {
     Run,
     /// Read the configuration, say what is wrong with it, and end
     CheckConfig,
-    /// Tell the running agent to look at its devices now: for Prolog and Epilog, always succeeds
+    /// Tell the running agent to look at its devices now, and to make whole what a job gets all of: for Prolog, always succeeds
     Poke,
-    /// End MPS daemons that nobody uses any more, with or without an agent: for Epilog, always succeeds within 5 s
+    /// End MPS daemons and take away instances that nobody uses any more, with or without an agent: for Epilog. Succeeds within
+    /// 5 s, but for 69: it prints why a device that nobody has any of cannot be made whole, for which the node is to be drained
     Cleanup,
     /// Let jobs go on that an agent held and does not hold any more: when its unit stops, always succeeds
     LetGo,
@@ -42,10 +48,12 @@ pub fn main() -> ExitCode {
     let config = pillion_config::read_agent(&config.unwrap_or_else(usual_config), &crate::host_name())
         .map_err(anyhow::Error::from);
     match (command.unwrap_or(Task::Run), config) {
-        (Task::Poke, config) => never_fails(config.and_then(|config| crate::poke(&config.handoff_socket))),
+        (Task::Poke, config) => never_fails(
+            config.and_then(|config| poke_before(&config.handoff_socket, |name| std::env::var(name).ok())),
+        ),
         (Task::Cleanup, config) => {
-            let ending = ending_job(|name| std::env::var(name).ok());
-            never_fails(config.and_then(|config| cleanup(&config, ending)))
+            let ending = job_of(|name| std::env::var(name).ok());
+            cleaned(config.and_then(|config| cleanup(&config, ending)))
         }
         (Task::LetGo, config) => never_fails(config.map(|config| {
             let_go(&list_path(&config.state_directory));
@@ -67,6 +75,17 @@ fn failed(error: &anyhow::Error) -> ExitCode {
 fn usual_config() -> PathBuf {
     let own = PathBuf::from(AGENT_CONFIG_PATH);
     if own.exists() { own } else { PathBuf::from(CONFIG_PATH) }
+}
+
+/// Fails only where the node is to be drained: for what it prints.
+fn cleaned(result: anyhow::Result<Vec<String>>) -> ExitCode {
+    match result {
+        Ok(not_whole) if !not_whole.is_empty() => {
+            println!("{}", shown(&not_whole.join("; "), REASON_CHARS_MAX));
+            ExitCode::from(exit::NOT_WHOLE)
+        }
+        result => never_fails(result.map(drop)),
+    }
 }
 
 /// A hook that fails drains its node.

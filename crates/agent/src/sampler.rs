@@ -65,6 +65,13 @@ impl SamplerState {
     pub fn starts(&self) -> impl Iterator<Item = &TrackedStart> {
         self.starts.iter()
     }
+
+    /// Those of them that have one still.
+    pub fn with_tasks(&self, proc: &ProcFs) -> BTreeSet<JobStart> {
+        let of_this_boot = self.starts.iter().filter(|_| self.boot_id == proc.boot_id());
+        let has_task = |tracked: &&TrackedStart| tracked.roots.iter().any(|root| proc.is_alive(*root));
+        of_this_boot.filter(has_task).map(|tracked| tracked.start).collect()
+    }
 }
 
 /// A process on a device, and whose it is.
@@ -161,6 +168,12 @@ impl Sampler {
     pub fn is_over(&self, start: JobStart) -> bool {
         let mut tracked = self.tracker.starts().filter(|tracked| tracked.start == start);
         tracked.any(|tracked| !tracked.roots.iter().any(|root| self.proc.is_alive(*root)))
+    }
+
+    /// The starts whose tasks run here with this device.
+    pub fn on_device(&self, gres_type: &GresType) -> Vec<JobStart> {
+        let tracked = self.tracker.starts().filter(|tracked| tracked.gres_types.contains(gres_type));
+        tracked.map(|tracked| tracked.start).filter(|start| !self.is_over(*start)).collect()
     }
 
     /// The tasks of this start, as far as they are known to run.

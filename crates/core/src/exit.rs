@@ -9,6 +9,10 @@ pub const BAD_CONFIG: u8 = 64;
 /// else (sysexits, `EX_CONFIG`).
 pub const BAD_SETUP: u8 = 78;
 
+/// `pillion-agent cleanup`: a device is cut though nobody has any of it, and cannot be made whole (sysexits, `EX_UNAVAILABLE`). The
+/// Epilog then drains the node.
+pub const NOT_WHOLE: u8 = 69;
+
 /// Whether a file or socket stays out of reach until somebody changes something.
 pub fn needs_somebody(error: &io::Error) -> bool {
     matches!(

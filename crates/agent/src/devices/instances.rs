@@ -4,6 +4,7 @@ use super::Devices;
 use crate::share::Own;
 use pillion_core::share::Share;
 use pillion_core::{GresType, JobStart, UnixTime};
+use std::collections::BTreeSet;
 use tracing::{info, warn};
 
 impl Devices {
@@ -17,29 +18,37 @@ impl Devices {
     /// Takes away the instances of those who have left, makes whole what is empty, and tells what cannot be.
     pub(super) fn settle_instances(&mut self, now: UnixTime, shares: &[Share]) {
         let devices = self.node.devices();
-        // Where a job has all of a device, nothing is made for those who wait for what they cannot get.
-        let mut here = shares.to_vec();
-        here.retain(|share| !self.whole_for.contains_key(&share.gres_type));
+        // Where somebody is without a share, nothing is made for those who wait for what they cannot get.
+        let waiting: BTreeSet<JobStart> = shares
+            .iter()
+            .filter(|share| !self.sampler.is_tracked(share.start) && self.without_share(share).is_some())
+            .map(|share| share.start)
+            .collect();
         let sampler = &self.sampler;
-        let is_over = |start| sampler.is_over(start);
-        self.mechanisms.settle_instances(self.backend.as_mut(), &devices, (&here, &is_over), now);
+        let is_over = |start| sampler.is_over(start) || waiting.contains(&start);
+        self.mechanisms.settle_instances(self.backend.as_mut(), &devices, (shares, &is_over), now);
         let mig = self.mechanisms.mig();
         for device in devices.iter() {
             if let Some(faults) = mig.faults(device, now) {
                 self.health.cut(device.index, &faults);
             }
-            for share in shares.iter().filter(|share| share.gres_type == device.gres_type) {
-                let own = self.node.own(share.start);
+            let on_it = shares.iter().filter(|share| share.gres_type == device.gres_type);
+            for share in on_it.filter(|share| share.mechanism().has_instances()) {
                 // Made anew, after its driver had forgotten it.
-                if let Some(instance) =
-                    mig.instance_of(device, share.start).filter(|_| share.mechanism().has_instances())
-                {
+                if let Some(instance) = mig.instance_of(device, share.start) {
+                    let own = self.node.own(share.start);
                     self.node.set_own(share.start, Own { instance: Some(instance), ..own });
                 }
             }
         }
         self.node.set_cut(mig.cut());
         self.tell_conditions();
+    }
+
+    /// A start of another job whose tasks have this share's device, and no share of it.
+    pub(super) fn without_share(&self, share: &Share) -> Option<JobStart> {
+        let here = self.sampler.on_device(&share.gres_type);
+        here.into_iter().find(|start| start.job_id != share.start.job_id && self.node.share(*start).is_none())
     }
 
     /// A start begins that has no instance of this device, which is cut: what those have left who are over goes at once, and not
@@ -53,21 +62,19 @@ impl Devices {
         let others = others.iter().filter(|other| other.start.job_id != start.job_id);
         for other in others {
             if self.sampler.is_tracked(other.start) && !self.sampler.is_over(other.start) {
-                warn!(%start, other = %other.start, %gres_type, "a start without an instance begins on a device that others have");
                 return Err(format!("start {} is there", other.start));
             }
         }
-        self.whole_for.insert(gres_type.clone(), start);
         let done = self.mechanisms.make_whole(self.backend.as_mut(), &device);
         self.node.set_cut(self.mechanisms.mig().cut());
         match done {
             Ok(()) => {
-                info!(%start, %gres_type, "made whole for a start that has all of it");
+                info!(%start, %gres_type, "made whole for a start that has no instance");
                 Ok(())
             }
             Err(error) => {
                 let why = pillion_core::report(&error);
-                warn!(%start, %gres_type, why, "a start begins on a device that is not whole");
+                warn!(%start, %gres_type, why, "not whole for a start that has no instance");
                 Err(why)
             }
         }

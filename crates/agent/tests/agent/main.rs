@@ -6,6 +6,8 @@ mod cost;
 #[cfg(test)]
 mod ending;
 #[cfg(test)]
+mod instances;
+#[cfg(test)]
 mod memory_limit;
 #[cfg(test)]
 mod node;

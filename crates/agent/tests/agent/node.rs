@@ -56,6 +56,19 @@ impl TestNode {
         Self::with(&MachineConfig::plain("n1", model, 8), scheduler_port, 1.0)
     }
 
+    /// Devices that are cut into instances; `is_on`: MIG is on when they come up.
+    pub(crate) fn cut(model: &str, is_on: bool, scheduler_port: u16) -> Self {
+        let mut machine = MachineConfig::plain("n1", model, 2);
+        for device in &mut machine.devices {
+            device.mig = is_on;
+        }
+        let node = Self::with(&machine, scheduler_port, 0.1);
+        let path = node.path("agent.toml");
+        let config = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, config + "[mig]\nenabled = true\ntoggle = true\n").unwrap();
+        node
+    }
+
     /// One whose devices are NVIDIA's, without the library of their driver.
     pub(crate) fn without_library(scheduler_port: u16) -> Self {
         let node = Self::new("h200", scheduler_port);
@@ -159,6 +172,20 @@ impl TestNode {
     pub(crate) fn clean_up_after(&self, job: u32) -> (Option<i32>, bool) {
         let output = self.agent().arg("cleanup").env("SLURM_JOB_ID", job.to_string()).output().unwrap();
         (output.status.code(), !output.stderr.is_empty())
+    }
+
+    /// The same, and what it printed.
+    pub(crate) fn cleaned_up_after(&self, job: u32) -> (Option<i32>, String) {
+        let output = self.agent().arg("cleanup").env("SLURM_JOB_ID", job.to_string()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// What the Prolog of a job does that Slurm gave this device.
+    pub(crate) fn prolog(&self, job: u32, device: u32) {
+        let (job, device) = (job.to_string(), device.to_string());
+        let output =
+            self.agent().arg("poke").env("SLURM_JOB_ID", job).env("SLURM_JOB_GPUS", device).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     }
 
     /// What the plugin would ask for a job with this device.

@@ -22,7 +22,7 @@ struct Arguments {
     /// The node's name
     #[arg(long, env = "SLURMD_NODENAME")]
     node: Option<String>,
-    /// v100, a100-40, h100, h200 or max-1550; several, separated by commas, for unlike devices
+    /// v100, a30, a100-40, h100, h200 or max-1550; several, separated by commas, for unlike devices
     #[arg(long, value_delimiter = ',')]
     model: Vec<String>,
     /// How many devices of the model, or of each model
@@ -40,6 +40,9 @@ struct Arguments {
     /// What the noise is drawn from
     #[arg(long)]
     seed: Option<u64>,
+    /// MIG is on when the devices come up
+    #[arg(long)]
+    mig: bool,
     /// A job sees only the devices of `SLURM_JOB_GPUS`, numbered from 0
     #[arg(long)]
     constrain_devices: bool,
@@ -92,8 +95,9 @@ fn prepare(arguments: Arguments) -> anyhow::Result<(Machine, PathBuf)> {
     config.seed = arguments.seed.unwrap_or(config.seed);
     config.constrain_devices |= arguments.constrain_devices;
     if !arguments.model.is_empty() {
-        let of_model =
-            |model: &String| vec![DeviceConfig { model: model.clone(), mechanism: None }; arguments.count];
+        let of_model = |model: &String| {
+            vec![DeviceConfig { model: model.clone(), mechanism: None, mig: arguments.mig }; arguments.count]
+        };
         config.devices = arguments.model.iter().flat_map(of_model).collect();
     }
     let socket = socket_path(arguments.socket.or(file.socket).as_deref(), Some(&config.node));

@@ -89,6 +89,8 @@ pub(super) struct Client {
     pub(super) pid: u32,
     pub(super) uid: UserId,
     pub(super) index: u32,
+    /// The GPU instance that it is in.
+    pub(super) instance: Option<u32>,
     pub(super) access: Access,
     pub(super) placed: Placed,
     pub(super) nominal_seconds: f64,

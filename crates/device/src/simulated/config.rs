@@ -2,6 +2,7 @@
 
 use super::hardware::{UnknownHardware, Vendor, by_name};
 use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::mig::Geometry;
 use pillion_core::{DeviceUuid, GresType};
 use serde::Deserialize;
 
@@ -26,6 +27,8 @@ pub struct MachineConfig {
     pub ccs_scope: CcsScope,
     /// Whether killing an MPS client at work ends its neighbours too, which NVIDIA does not rule out.
     pub killed_client_ends_mps: bool,
+    /// For how long after its last process ended an instance is said to be in use, in real seconds.
+    pub mig_busy_seconds: f64,
     /// The devices, by index.
     pub devices: Vec<DeviceConfig>,
 }
@@ -34,11 +37,14 @@ pub struct MachineConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceConfig {
-    /// `v100`, `a100-40`, `h100`, `h200` or `max-1550`.
+    /// `v100`, `a30`, `a100-40`, `h100`, `h200` or `max-1550`.
     pub model: String,
     /// Another mechanism than the model's own: `none` for a site that shares by time slices only.
     #[serde(default)]
     pub mechanism: Option<Mechanism>,
+    /// Whether MIG is on when it comes up: an Ampere keeps it over boots once it was turned on, and nobody can turn it over here.
+    #[serde(default)]
+    pub mig: bool,
 }
 
 /// What must agree on one CCS mode: the documents on Intel's driver disagree (a tile in FLAT hierarchy, or the card).
@@ -63,6 +69,7 @@ impl Default for MachineConfig {
             constrain_devices: false,
             ccs_scope: CcsScope::Tile,
             killed_client_ends_mps: false,
+            mig_busy_seconds: 0.3,
             devices: Vec::new(),
         }
     }
@@ -103,6 +110,14 @@ pub enum ConfigError {
         /// What it has.
         allowed: Mechanism,
     },
+    /// MIG on a model that has none.
+    #[error("device {index} is a {model} and has no MIG; allowed is mig = false")]
+    NoMig {
+        /// The device's place in the list.
+        index: usize,
+        /// The model of the device.
+        model: String,
+    },
     /// A number out of range.
     #[error("{name} is {value}; allowed is {allowed}")]
     Number {
@@ -122,7 +137,7 @@ impl MachineConfig {
             node: node.to_owned(),
             time_scale: 1.0,
             noise_fraction: 0.0,
-            devices: vec![DeviceConfig { model: model.to_owned(), mechanism: None }; count],
+            devices: vec![DeviceConfig { model: model.to_owned(), mechanism: None, mig: false }; count],
             ..Self::default()
         }
     }
@@ -137,6 +152,9 @@ impl MachineConfig {
         }
         if !(0.0..=0.2).contains(&self.noise_fraction) {
             return Err(number("noise_fraction", self.noise_fraction, "0 to 0.2"));
+        }
+        if !(0.0..=60.0).contains(&self.mig_busy_seconds) {
+            return Err(number("mig_busy_seconds", self.mig_busy_seconds, "0 to 60"));
         }
         let mut vendor: Option<Vendor> = None;
         let devices: Vec<DeviceDescription> = self
@@ -158,6 +176,9 @@ impl MachineConfig {
         let hardware = by_name(&device.model).map_err(|source| ConfigError::Model { index, source })?;
         if *vendor.get_or_insert(hardware.vendor) != hardware.vendor {
             return Err(ConfigError::Vendor { index });
+        }
+        if device.mig && Geometry::of_model(hardware.name).is_none() {
+            return Err(ConfigError::NoMig { index, model: device.model.clone() });
         }
         let allowed = hardware.mechanism();
         let mechanism = device.mechanism.unwrap_or(allowed);
@@ -232,6 +253,10 @@ mod tests {
         let mut mixed = good.clone();
         mixed.devices[1].model = "max-1550".into();
         says(mixed, "device 1 is of another vendor");
+        let mut uncut = MachineConfig::plain("n1", "v100", 1);
+        uncut.devices[0].mig = true;
+        says(uncut, "device 0 is a v100 and has no MIG");
+        says(MachineConfig { mig_busy_seconds: -1.0, ..good.clone() }, "mig_busy_seconds is -1");
         let mut wrong = good;
         wrong.devices[1].mechanism = Some(Mechanism::Ccs);
         says(wrong, "device 1 is a h200 and cannot be shared by ccs");

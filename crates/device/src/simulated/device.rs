@@ -5,11 +5,14 @@ use super::contention::{Seat, Settled, Use, evaluate};
 use super::driver::{Access, ClientError, Slot};
 use super::hardware::Hardware;
 use super::meter::{Activity, Totals};
+use super::mig::{Division, slice};
 use super::mps::Daemon;
 use crate::MpsStatus;
 use crate::mps::ComputeMode;
-use pillion_core::Fraction;
 use pillion_core::device::DeviceDescription;
+use pillion_core::{Fraction, UserId};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// One device of a simulated machine.
 #[derive(Debug)]
@@ -17,6 +20,10 @@ pub(super) struct Device {
     pub(super) description: DeviceDescription,
     pub(super) hardware: Hardware,
     pub(super) mps: Option<Daemon>,
+    /// Absent where it has no MIG.
+    pub(super) division: Option<Division>,
+    /// Programs that have it open without being on it.
+    pub(super) holders: Vec<u32>,
     pub(super) compute_mode: ComputeMode,
     pub(super) lost: Option<String>,
     pub(super) totals: Totals,
@@ -24,8 +31,10 @@ pub(super) struct Device {
 }
 
 impl Device {
-    pub(super) fn new(description: DeviceDescription, hardware: Hardware) -> Self {
+    pub(super) fn new(description: DeviceDescription, hardware: Hardware, is_mig_on: bool) -> Self {
         let mut device = Self {
+            division: Division::new(description.index, hardware.name, is_mig_on),
+            holders: Vec::new(),
             description,
             hardware,
             mps: None,
@@ -42,9 +51,37 @@ impl Device {
         self.description.index
     }
 
-    /// As the driver library sees it.
-    pub(super) fn slot(&self) -> Slot {
+    /// Whether it is one CUDA device, or its instances are.
+    pub(super) fn is_cut(&self) -> bool {
+        self.division.as_ref().is_some_and(Division::is_on)
+    }
+
+    /// What a process has of it: the device, or its instance as a device.
+    fn hardware_of(&self, instance: Option<u32>) -> Cow<'_, Hardware> {
+        let division = instance.and(self.division.as_ref());
+        let size = division.and_then(|division| {
+            let made = division.by_id(instance?)?;
+            Some(slice(&self.hardware, division.geometry(), division.geometry().size(made.slot.profile)?))
+        });
+        size.map_or(Cow::Borrowed(&self.hardware), Cow::Owned)
+    }
+
+    /// The compute slices of an instance.
+    fn slices_of(&self, instance: Option<u32>) -> Option<u8> {
+        Some(self.division.as_ref()?.by_id(instance?)?.slot.profile.compute_slices())
+    }
+
+    /// As the driver library of a user's process sees it: of its instances those that he may open.
+    pub(super) fn slot(&self, uid: UserId) -> Slot {
+        let instances = self.division.as_ref().filter(|division| division.is_on()).map(|division| {
+            let open = division
+                .made
+                .iter()
+                .filter(|made| division.ways.get(&made.gpu_instance_id).is_some_and(|way| way.lets_in(uid)));
+            open.filter_map(|made| Some((made.uuid.clone()?, made.gpu_instance_id))).collect()
+        });
         Slot {
+            instances,
             index: self.index(),
             uuid: self.description.uuid.clone(),
             mps_pipe: self.mps.as_ref().map(|daemon| daemon.settings.pipe_directory.clone()),
@@ -87,14 +124,15 @@ impl Device {
     /// [`ClientError::OutOfMemory`] if the device, or the client's limit, does not hold it.
     pub(super) fn room(&self, client: &Client, bytes: u64, used_by_others: u64) -> Result<(), ClientError> {
         let limit = client.memory_bytes_max().unwrap_or(u64::MAX);
-        let free = self.hardware.memory_bytes.saturating_sub(used_by_others).min(limit);
+        let total_bytes = self.hardware_of(client.instance).memory_bytes;
+        let free = total_bytes.saturating_sub(used_by_others).min(limit);
         if bytes <= free {
             return Ok(());
         }
         Err(ClientError::OutOfMemory {
             index: self.index(),
             asked_bytes: bytes - client.memory_bytes,
-            total_bytes: self.hardware.memory_bytes,
+            total_bytes,
             free_bytes: free.saturating_sub(client.memory_bytes),
         })
     }
@@ -113,7 +151,7 @@ impl Device {
 
     /// The most units of a client: its own percentage and its daemon's, rounded down to what the hardware can part.
     fn units_max(&self, client: &Client) -> f64 {
-        let all = self.hardware.unit_count;
+        let all = self.hardware_of(client.instance).unit_count;
         let Access::Mps { cap, .. } = client.access else {
             return f64::from(all);
         };
@@ -124,9 +162,28 @@ impl Device {
     }
 
     /// Divides the device among those of `clients` that run, and notes what it does. `clients`: those of this device,
-    /// in the order in which they came.
+    /// in the order in which they came. Those of one instance meet each other and nobody else.
     pub(super) fn settle<'a>(&mut self, clients: impl Iterator<Item = &'a mut Client>) {
-        let mut running: Vec<&mut Client> = clients.filter(|client| client.phase == Phase::Running).collect();
+        let mut groups: BTreeMap<Option<u32>, Vec<&mut Client>> = BTreeMap::new();
+        for client in clients.filter(|client| client.phase == Phase::Running) {
+            groups.entry(client.instance).or_default().push(client);
+        }
+        let idle = Use { power_watts: self.hardware.power.idle_watts, clock: 1.0, ..Use::default() };
+        let mut activity = Activity { used: idle, ..Activity::default() };
+        for (instance, mut running) in groups {
+            let part = self.settle_together(instance, &mut running);
+            if instance.is_none() {
+                activity = part;
+            } else {
+                activity.add_part(&part, self.hardware_of(instance).units() / self.hardware.units());
+            }
+        }
+        self.activity = activity;
+    }
+
+    /// Divides the device, or one of its instances, among those who run there. Returns what that does.
+    fn settle_together(&self, instance: Option<u32>, running: &mut [&mut Client]) -> Activity {
+        let hardware = self.hardware_of(instance);
         let engine_count = running.iter().find_map(|client| ccs_mode(client)).map_or(1, usize::from);
         let seats: Vec<Seat> = running
             .iter()
@@ -139,22 +196,23 @@ impl Device {
                 units_max: self.units_max(client),
             })
             .collect();
-        let Settled { shares, used } = if seats.is_empty() {
-            let used = Use { power_watts: self.hardware.power.idle_watts, clock: 1.0, ..Use::default() };
-            Settled { shares: Vec::new(), used }
-        } else {
-            evaluate(&self.hardware, engine_count, &seats)
-        };
-        self.activity = Activity { used, ..Activity::default() };
+        let Settled { shares, used } = evaluate(&hardware, engine_count, &seats);
+        // Alone in an instance of a size in which the workload was measured, it goes as fast as it was measured.
+        let slices = self.slices_of(instance).filter(|_| running.len() == 1);
+        let of_units = hardware.units() / self.hardware.units();
+        let mut activity = Activity { used, ..Activity::default() };
         for (client, share) in running.iter_mut().zip(shares) {
             let placed = &client.placed;
-            self.activity.occupancy += (share.issue + share.stall) * placed.occupancy_fraction;
-            self.activity.fp32 += share.issue * placed.fp32_fraction;
-            self.activity.pcie_rx_bytes_per_second += share.cycles_per_second * placed.pcie_rx_bytes;
-            self.activity.pcie_tx_bytes_per_second += share.cycles_per_second * placed.pcie_tx_bytes;
-            client.units_fraction = share.issue + share.stall;
-            client.speed = (share.cycles_per_second * placed.cycle_seconds).min(1.0);
+            activity.occupancy += (share.issue + share.stall) * placed.occupancy_fraction;
+            activity.fp32 += share.issue * placed.fp32_fraction;
+            activity.pcie_rx_bytes_per_second += share.cycles_per_second * placed.pcie_rx_bytes;
+            activity.pcie_tx_bytes_per_second += share.cycles_per_second * placed.pcie_tx_bytes;
+            client.units_fraction = (share.issue + share.stall) * of_units;
+            let measured = slices.and_then(|slices| placed.slice_speeds.get(&slices).copied());
+            client.speed =
+                measured.unwrap_or_else(|| (share.cycles_per_second * placed.cycle_seconds).min(1.0));
         }
+        activity
     }
 
     /// Why a client that came last may not start yet, if so. `others`: the clients of this device (`mode_peers` for CCS:

@@ -102,6 +102,18 @@ pub(super) struct Slot {
     pub uuid: DeviceUuid,
     /// The pipe directory of its MPS control daemon, if one runs.
     pub mps_pipe: Option<PathBuf>,
+    /// With MIG on, its instances that the process may open, each with the number of its GPU instance.
+    pub instances: Option<Vec<(DeviceUuid, u32)>>,
+}
+
+impl Slot {
+    /// What CUDA counts of it: itself, or with MIG on its first instance; without any it is none.
+    fn counted(&self) -> Option<Seen<'_>> {
+        match &self.instances {
+            None => Some((self, None)),
+            Some(instances) => instances.first().map(|(_, id)| (self, Some(*id))),
+        }
+    }
 }
 
 /// The device that a process opens, and how.
@@ -109,6 +121,8 @@ pub(super) struct Slot {
 pub(super) struct Claim {
     /// The device, by its index on the machine.
     pub index: u32,
+    /// The GPU instance of it that the process has, where MIG is on.
+    pub instance: Option<u32>,
     /// How the client uses the device.
     pub access: Access,
 }
@@ -165,7 +179,7 @@ fn cuda(environment: &Environment, slots: &[&Slot]) -> Result<Claim, ClientError
     // A control daemon of one device shows its clients that device only, as number 0.
     let seen: Vec<&Slot> = served.map_or_else(|| slots.to_vec(), |slot| vec![*slot]);
     let visible = cuda_visible(environment.get("CUDA_VISIBLE_DEVICES").map(String::as_str), &seen);
-    let Some(device) = visible.first() else {
+    let Some((device, instance)) = visible.first().copied() else {
         return Err(ClientError::NoDevice {
             reason: format!(
                 "no CUDA-capable device is detected (CUDA_VISIBLE_DEVICES={}, {} of {} devices to choose from)",
@@ -176,37 +190,52 @@ fn cuda(environment: &Environment, slots: &[&Slot]) -> Result<Claim, ClientError
         });
     };
     if served.is_none() {
-        return Ok(Claim { index: device.index, access: Access::Plain });
+        return Ok(Claim { index: device.index, instance, access: Access::Plain });
     }
     let cap =
         environment.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE").map(|text| percentage(text)).transpose()?;
     let limits = environment.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
     let memory_limit_bytes = limits.map(|text| memory_limit(text, device)).transpose()?.flatten();
-    Ok(Claim { index: device.index, access: Access::Mps { cap, memory_limit_bytes } })
+    Ok(Claim { index: device.index, instance, access: Access::Mps { cap, memory_limit_bytes } })
 }
 
-/// CUDA's reading of the list: up to the first entry that names no device; repeated ones make it empty.
-fn cuda_visible<'a>(list: Option<&str>, slots: &[&'a Slot]) -> Vec<&'a Slot> {
+/// A device as a process sees it, and the GPU instance that is all that it sees of it.
+type Seen<'a> = (&'a Slot, Option<u32>);
+
+/// CUDA's reading of the list: up to the first entry that names no device; repeated ones make it empty. Of a device with MIG on a
+/// process sees one instance: the one that is named, else the first.
+fn cuda_visible<'a>(list: Option<&str>, slots: &[&'a Slot]) -> Vec<Seen<'a>> {
+    let counted: Vec<Seen<'a>> = slots.iter().filter_map(|slot| slot.counted()).collect();
     let Some(list) = list else {
-        return slots.to_vec();
+        return counted;
     };
-    let mut visible: Vec<&Slot> = Vec::new();
+    let mut visible: Vec<Seen<'a>> = Vec::new();
     for entry in list.split(',').map(str::trim) {
         let found = if let Ok(position) = entry.parse::<usize>() {
-            slots.get(position).copied()
+            counted.get(position).copied()
         } else if entry.starts_with("GPU-") {
-            let mut matching = slots.iter().filter(|slot| slot.uuid.as_str().starts_with(entry));
+            let mut matching = counted.iter().filter(|(slot, _)| slot.uuid.as_str().starts_with(entry));
             matching.next().filter(|_| matching.next().is_none()).copied()
+        } else if entry.starts_with("MIG-") {
+            named_instance(entry, slots)
         } else {
             None
         };
         match found {
-            Some(slot) if visible.iter().any(|seen| seen.index == slot.index) => return Vec::new(),
-            Some(slot) => visible.push(slot),
+            Some(seen) if visible.iter().any(|(slot, _)| slot.index == seen.0.index) => return Vec::new(),
+            Some(seen) => visible.push(seen),
             None => break,
         }
     }
     visible
+}
+
+fn named_instance<'a>(name: &str, slots: &[&'a Slot]) -> Option<Seen<'a>> {
+    slots.iter().find_map(|slot| {
+        let instances = slot.instances.as_ref()?;
+        let (_, id) = instances.iter().find(|(uuid, _)| uuid.as_str() == name)?;
+        Some((*slot, Some(*id)))
+    })
 }
 
 fn percentage(text: &str) -> Result<f64, ClientError> {
@@ -268,7 +297,7 @@ fn level_zero(environment: &Environment, slots: &[&Slot]) -> Result<Claim, Clien
         });
     };
     let mode = environment.get("ZEX_NUMBER_OF_CCS").map_or(Ok(1), |text| ccs_mode(text))?;
-    Ok(Claim { index: device.index, access: Access::Ccs { mode } })
+    Ok(Claim { index: device.index, instance: None, access: Access::Ccs { mode } })
 }
 
 /// The tiles that a mask shows. FLAT counts tiles and ignores `card.tile`; COMPOSITE counts cards of two tiles, and a

@@ -116,6 +116,12 @@ pub fn all() -> Vec<Hardware> {
             ..nvidia("v100", 32, 80, 1.0, power(39.0, 16.0, 10.0, 175.0, 30.0, 60.0, 300.0))
         },
         Hardware {
+            memory_bytes_per_second: 0.933e12,
+            cache_bytes_per_second: 2.6e12,
+            cache_bytes: 24e6,
+            ..nvidia("a30", 24, 56, 1.5, power(30.0, 12.0, 8.0, 85.0, 15.0, 30.0, 165.0))
+        },
+        Hardware {
             memory_bytes_per_second: 1.555e12,
             cache_bytes_per_second: 5.1e12,
             cache_bytes: 40e6,
@@ -168,7 +174,7 @@ pub fn by_name(name: &str) -> Result<Hardware, UnknownHardware> {
 
 /// A name of no machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a device model; allowed are v100, a100-40, h100, h200 and max-1550")]
+#[error("'{0}' is not a device model; allowed are v100, a30, a100-40, h100, h200 and max-1550")]
 pub struct UnknownHardware(pub String);
 
 #[cfg(test)]

@@ -2,11 +2,15 @@
 
 use super::machine::Machine;
 use super::meter::Totals;
+use super::mig::Way;
+use crate::mechanism::mig::{Holder, Instance, Layout};
 use crate::{
-    Backend, CcsControl, DeviceError, DeviceState, DeviceStates, MpsControl, MpsSettings, MpsStatus,
+    Backend, CcsControl, DeviceError, DeviceState, DeviceStates, MigControl, MpsControl, MpsSettings,
+    MpsStatus,
 };
 use pillion_core::UserId;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
+use pillion_core::mig::{Geometry, Slot};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -68,6 +72,10 @@ impl Backend for InProcess {
     fn ccs(&mut self) -> Option<&mut dyn CcsControl> {
         Some(self)
     }
+
+    fn mig(&mut self) -> Option<&mut dyn MigControl> {
+        Some(self)
+    }
 }
 
 impl MpsControl for InProcess {
@@ -95,5 +103,40 @@ impl CcsControl for InProcess {
 
     fn status(&mut self, index: u32) -> Result<Option<u8>, DeviceError> {
         self.machine().ccs_mode(index)
+    }
+}
+
+impl MigControl for InProcess {
+    fn geometry(&mut self, index: u32) -> Result<Geometry, DeviceError> {
+        self.machine().mig_geometry(index)
+    }
+
+    fn layout(&mut self, index: u32) -> Result<Layout, DeviceError> {
+        self.machine().mig_layout(index)
+    }
+
+    fn make(&mut self, index: u32, slot: Slot) -> Result<Instance, DeviceError> {
+        self.machine().make_instance(ROOT, index, slot)
+    }
+
+    fn destroy(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError> {
+        self.machine().destroy_instance(ROOT, index, gpu_instance_id)
+    }
+
+    fn set_mode(&mut self, index: u32, is_on: bool) -> Result<(), DeviceError> {
+        self.machine().set_mig_mode(ROOT, index, is_on)
+    }
+
+    fn give(&mut self, index: u32, gpu_instance_id: u32, to: Option<UserId>) -> Result<(), DeviceError> {
+        let way = Way { uid: to.unwrap_or(ROOT), mode: 0o400 };
+        self.machine().set_instance_way(ROOT, index, gpu_instance_id, way)
+    }
+
+    fn open(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError> {
+        self.machine().set_instance_way(ROOT, index, gpu_instance_id, Way::OPEN)
+    }
+
+    fn holders(&mut self, index: u32) -> Result<Vec<Holder>, DeviceError> {
+        self.machine().mig_holders(index)
     }
 }

@@ -10,7 +10,7 @@ use super::device::{Device, ccs_mode};
 use super::driver::{Access, ClientError, Slot, resolve};
 use super::hardware::by_name;
 use super::limits::Limits;
-use super::meter::{Counters, Totals, reading};
+use super::meter::{Counters, Totals, reading, reading_of_cut};
 use super::noise::Noise;
 use super::workload;
 use crate::DeviceError;
@@ -20,6 +20,7 @@ use pillion_core::device::{DeviceDescription, DeviceProcess, Mechanism, Reading}
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+mod mig;
 mod mps;
 
 /// The simulated devices of one node.
@@ -46,7 +47,8 @@ impl Machine {
                 .into_iter()
                 .map(|description| {
                     let hardware = by_name(&description.model).expect("described from this very list");
-                    Device::new(description, hardware)
+                    let is_mig_on = config.devices[description.index as usize].mig;
+                    Device::new(description, hardware, is_mig_on)
                 })
                 .collect(),
             clients: BTreeMap::new(),
@@ -129,7 +131,8 @@ impl Machine {
     }
 
     fn memory_of_others(&self, client: &Client) -> u64 {
-        self.on(client.index).filter(|other| other.id != client.id).map(|other| other.memory_bytes).sum()
+        let beside = self.on(client.index).filter(|other| other.instance == client.instance);
+        beside.filter(|other| other.id != client.id).map(|other| other.memory_bytes).sum()
     }
 
     /// The clients of one device, in the order in which they came.
@@ -202,7 +205,7 @@ impl Machine {
     ) -> Result<ClientId, ClientError> {
         let found = workload::find(&request.workload, request.batch_size);
         let workload = found.map_err(|unknown| ClientError::Invalid { reason: unknown.to_string() })?;
-        let slots: Vec<Slot> = self.devices.iter().map(Device::slot).collect();
+        let slots: Vec<Slot> = self.devices.iter().map(|device| device.slot(uid)).collect();
         let vendor = self.devices[0].hardware.vendor;
         let claim = resolve(vendor, &request.environment, &slots, self.config.constrain_devices)?;
         let device = &self.devices[claim.index as usize];
@@ -231,6 +234,7 @@ impl Machine {
             pid,
             uid,
             index: claim.index,
+            instance: claim.instance,
             access,
             placed,
             nominal_seconds,
@@ -266,6 +270,10 @@ impl Machine {
         if self.config.killed_client_ends_mps && client.is_mps() && client.phase == Phase::Running {
             self.end_mps_clients(client.index);
         }
+        let division = self.devices[client.index as usize].division.as_mut();
+        if let Some((division, instance)) = division.zip(client.instance) {
+            division.was_left(instance, self.now);
+        }
         self.change(client.index);
     }
 
@@ -293,6 +301,9 @@ impl Machine {
         let noise = &mut self.noise;
         let before = mark.replace(device.totals);
         let vendor = device.hardware.vendor;
+        if device.is_cut() {
+            return Ok(reading_of_cut(&device.totals, &device.activity, memory_bytes));
+        }
         Ok(reading(vendor, &device.totals, before.as_ref(), &device.activity, memory_bytes, || {
             noise.factor()
         }))
@@ -422,5 +433,7 @@ impl Machine {
     }
 }
 
+#[cfg(test)]
+mod mig_tests;
 #[cfg(test)]
 mod tests;

@@ -55,6 +55,25 @@ pub(super) struct Activity {
     pub(super) pcie_tx_bytes_per_second: f64,
 }
 
+impl Activity {
+    /// One of the device's instances does this beside others, and is `of_units` of its units.
+    pub(super) fn add_part(&mut self, part: &Self, of_units: f64) {
+        let (used, of) = (&mut self.used, &part.used);
+        used.power_watts += of.power_watts;
+        used.busy = 1.0 - (1.0 - used.busy) * (1.0 - of.busy);
+        used.issue += of.issue * of_units;
+        used.stall += of.stall * of_units;
+        used.memory += of.memory * of_units;
+        used.cache += of.cache * of_units;
+        used.issue_power += of.issue_power * of_units;
+        used.clock = used.clock.min(of.clock);
+        self.occupancy += part.occupancy * of_units;
+        self.fp32 += part.fp32 * of_units;
+        self.pcie_rx_bytes_per_second += part.pcie_rx_bytes_per_second;
+        self.pcie_tx_bytes_per_second += part.pcie_tx_bytes_per_second;
+    }
+}
+
 impl Totals {
     /// Adds `seconds` of `activity`; `meter` is the energy meter's own error, 1 for none.
     pub(super) fn add(&mut self, activity: &Activity, seconds: f64, meter: f64) {
@@ -90,6 +109,16 @@ impl Totals {
             pcie_tx_bytes: rate(self.pcie_tx_bytes, before.pcie_tx_bytes),
         })
     }
+}
+
+/// What NVML tells of a device with MIG on: no utilization is the device's any more.
+pub(super) fn reading_of_cut(now: &Totals, activity: &Activity, memory_bytes_used: u64) -> Reading {
+    let mut metrics = Metrics::from([
+        (Metric::EnergyJoules, now.energy_joules),
+        (Metric::PowerWatts, activity.used.power_watts),
+    ]);
+    metrics.set_bytes(Metric::MemoryBytesUsed, memory_bytes_used);
+    metrics.from_source(MetricSource::Simulated).into()
 }
 
 /// The reading of one device: what its vendor's counters have, and nothing else. `noise` multiplies each rate.

@@ -3,8 +3,8 @@
 //! ```text
 //!  pillion-load ──┐ environment, workload            ┌── Simulated (Backend) ── pillion-agent
 //!  (one a job)    ▼                                  ▼
-//!            pillion-simulated-device: driver process, one a node (server)
-//!                 └─ Machine: devices, processes, MPS daemons, CCS modes; stepped by time
+//!            pillion-simulated-device: driver process, one a node (server; capabilities: the files of instances)
+//!                 └─ Machine: devices, processes, MPS daemons, CCS modes, instances; stepped by time
 //!                       ├─ driver: what a process's environment means      (pure)
 //!                       ├─ contention: who gets what, and at which power   (pure)
 //!                       └─ workload, hardware: demands and machines        (data)
@@ -16,6 +16,7 @@
 //! A Max 1550 is simulated as one tile a device, as sites book it in the FLAT hierarchy: devices 2n and 2n + 1 are one
 //! card. Whoever predicts slowdowns must not look in here: the simulation is what predictions are judged by.
 
+mod capabilities;
 mod client;
 mod config;
 pub mod contention;
@@ -26,10 +27,12 @@ mod in_process;
 mod limits;
 mod machine;
 mod meter;
+mod mig;
 mod mps;
 mod mps_service;
 mod noise;
 mod remote;
+mod remote_mig;
 mod server;
 mod wire;
 pub mod workload;
@@ -40,6 +43,8 @@ pub use driver::{ClientError, Environment, VARIABLES};
 pub use in_process::InProcess;
 pub use machine::Machine;
 pub use meter::{Counters, Totals};
+pub use mig::Way;
 pub use mps_service::MpsService;
 pub use remote::{JobConnection, JobError, SOCKET_DEFAULT, SOCKET_VARIABLE, Simulated, socket_path};
+pub use remote_mig::Monitor;
 pub use server::{ServeError, serve};

@@ -5,7 +5,7 @@ use super::driver::ClientError;
 use super::meter::Counters;
 use super::wire::{LINE_LENGTH_MAX, Reply, Request};
 use crate::mps::ComputeMode;
-use crate::{Backend, CcsControl, DeviceError, DeviceStates, MpsControl, MpsSettings, MpsStatus};
+use crate::{Backend, CcsControl, DeviceError, DeviceStates, MigControl, MpsControl, MpsSettings, MpsStatus};
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -151,7 +151,11 @@ impl Simulated {
         self.done(&Request::FaultMps { index })
     }
 
-    fn done(&mut self, request: &Request) -> Result<(), DeviceError> {
+    pub(super) fn ask(&mut self, request: &Request) -> Result<Reply, DeviceError> {
+        self.line.ask(request)
+    }
+
+    pub(super) fn done(&mut self, request: &Request) -> Result<(), DeviceError> {
         self.line.done(request)
     }
 }
@@ -193,6 +197,10 @@ impl Backend for Simulated {
     }
 
     fn ccs(&mut self) -> Option<&mut dyn CcsControl> {
+        Some(self)
+    }
+
+    fn mig(&mut self) -> Option<&mut dyn MigControl> {
         Some(self)
     }
 }

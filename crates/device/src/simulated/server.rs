@@ -3,9 +3,11 @@
 //!
 //! Nothing ticks: each request first lets the machine catch up with the clock. So an idle node costs nothing.
 
+use super::capabilities::Capabilities;
 use super::client::ClientId;
 use super::machine::Machine;
 use super::meter::Totals;
+use super::mig::Way;
 use super::wire::{LINE_LENGTH_MAX, Refusal, Reply, Request};
 use crate::DeviceError;
 use pillion_core::UserId;
@@ -41,6 +43,7 @@ pub enum ServeError {
 /// The machine and the moment up to which it has been stepped.
 struct Driver {
     machine: Machine,
+    capabilities: Capabilities,
     stepped: Instant,
 }
 
@@ -64,7 +67,11 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let listener = listen(socket)?;
-    let driver = Rc::new(RefCell::new(Driver { machine, stepped: Instant::now() }));
+    let driver = Rc::new(RefCell::new(Driver {
+        machine,
+        capabilities: Capabilities::new(socket),
+        stepped: Instant::now(),
+    }));
     let connections = LocalSet::new();
     let accept = connections.run_until(async {
         loop {
@@ -111,6 +118,8 @@ struct Peer {
     client: Option<ClientId>,
     /// The device whose MPS control daemon this is.
     serves_mps_of: Option<u32>,
+    /// The device that it keeps open.
+    holds: Option<u32>,
     marks: BTreeMap<u32, Option<Totals>>,
 }
 
@@ -121,12 +130,16 @@ async fn connection(driver: &RefCell<Driver>, stream: UnixStream) {
     };
     let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
     let uid = UserId(credentials.uid());
-    let mut peer = Peer { pid, uid, client: None, serves_mps_of: None, marks: BTreeMap::new() };
+    let mut peer = Peer { pid, uid, client: None, serves_mps_of: None, holds: None, marks: BTreeMap::new() };
     if let Err(error) = converse(driver, stream, &mut peer).await {
         tracing::debug!(pid, %error, "a connection ended");
     }
     if let Some(client) = peer.client {
         driver.borrow_mut().now().detach(client);
+    }
+    if let Some(index) = peer.holds {
+        // It was there when it was opened.
+        let _ = driver.borrow_mut().now().hold(index, peer.pid, false);
     }
     if let Some(index) = peer.serves_mps_of {
         driver.borrow_mut().now().mps_daemon_ended(index, peer.pid);
@@ -143,7 +156,7 @@ async fn converse(driver: &RefCell<Driver>, stream: UnixStream, peer: &mut Peer)
             return Ok(());
         }
         let reply = match serde_json::from_slice(&line) {
-            Ok(request) => answer(driver.borrow_mut().now(), peer, request),
+            Ok(request) => answered(&mut driver.borrow_mut(), peer, request),
             Err(error) => Reply::Garbled(format!("this is no request: {error}")),
         };
         let mut reply = serde_json::to_vec(&reply)?;
@@ -152,8 +165,38 @@ async fn converse(driver: &RefCell<Driver>, stream: UnixStream, peer: &mut Peer)
     }
 }
 
+/// Who may open an instance, its files say, whoever changed them; and what the driver changes, they show.
+fn answered(driver: &mut Driver, peer: &mut Peer, request: Request) -> Reply {
+    driver.now();
+    let Driver { machine, capabilities, .. } = driver;
+    let changed = match &request {
+        Request::MakeInstance { index, .. } | Request::GiveInstance { index, .. } => Some(*index),
+        _ => None,
+    };
+    if changed.is_some() || matches!(request, Request::Attach { .. }) {
+        capabilities.read(machine);
+    }
+    let reply = answer(machine, peer, request);
+    let Some(index) = changed else { return reply };
+    match capabilities.write(machine, index) {
+        Ok(()) => reply,
+        Err(error) => {
+            let reason = format!("the files of an instance cannot be changed: {error}");
+            Reply::DeviceError(DeviceError::Refused { index, reason }.into())
+        }
+    }
+}
+
 fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
     let result = match request {
+        Request::MigGeometry { .. }
+        | Request::MigLayout { .. }
+        | Request::MakeInstance { .. }
+        | Request::DestroyInstance { .. }
+        | Request::SetMigMode { .. }
+        | Request::GiveInstance { .. }
+        | Request::MigHolders { .. }
+        | Request::Hold { .. } => of_instances(machine, peer, &request),
         Request::Describe => Ok(Reply::Devices(machine.descriptions())),
         Request::ReadAll => Ok(Reply::States(read_all(machine, peer))),
         Request::Read { index } => {
@@ -204,6 +247,36 @@ fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
         }),
     };
     result.unwrap_or_else(|error| Reply::DeviceError(error.into()))
+}
+
+/// What concerns MIG.
+fn of_instances(machine: &mut Machine, peer: &mut Peer, request: &Request) -> Result<Reply, DeviceError> {
+    match *request {
+        Request::MigGeometry { index } => machine.mig_geometry(index).map(Reply::MigGeometry),
+        Request::MigLayout { index } => machine.mig_layout(index).map(Reply::MigLayout),
+        Request::MakeInstance { index, slot } => {
+            machine.make_instance(peer.uid, index, slot).map(Reply::Instance)
+        }
+        Request::DestroyInstance { index, id } => done(machine.destroy_instance(peer.uid, index, id)),
+        Request::SetMigMode { index, is_on } => done(machine.set_mig_mode(peer.uid, index, is_on)),
+        Request::GiveInstance { index, id, owner } => {
+            let way = owner.map_or(Way::OPEN, |uid| Way { uid, mode: 0o400 });
+            done(machine.set_instance_way(peer.uid, index, id, way))
+        }
+        Request::MigHolders { index } => {
+            let mut holders = machine.mig_holders(index)?;
+            for holder in &mut holders {
+                let name = std::fs::read_to_string(format!("/proc/{}/comm", holder.pid));
+                name.unwrap_or_default().trim().clone_into(&mut holder.program);
+            }
+            Ok(Reply::Holders(holders))
+        }
+        Request::Hold { index } if peer.holds.is_none() => {
+            let held = machine.hold(index, peer.pid, true);
+            done(held.inspect(|()| peer.holds = Some(index)))
+        }
+        _ => Ok(Reply::Garbled("this connection keeps a device open already".to_owned())),
+    }
 }
 
 fn done(result: Result<(), DeviceError>) -> Result<Reply, DeviceError> {

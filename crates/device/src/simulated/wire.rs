@@ -4,10 +4,12 @@
 use super::client::{AttachRequest, Progress, Tenant};
 use super::driver::ClientError;
 use super::meter::Counters;
+use crate::mechanism::mig::{Holder, Instance, Layout};
 use crate::mps::ComputeMode;
 use crate::{DeviceError, DeviceState, MpsSettings, MpsStatus};
-use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
+use pillion_core::mig::{Geometry, Slot};
+use pillion_core::{Fraction, UserId};
 use serde::{Deserialize, Serialize};
 
 /// The longest line that either side reads.
@@ -67,6 +69,37 @@ pub(super) enum Request {
         index: u32,
         mode: u8,
     },
+    MigGeometry {
+        index: u32,
+    },
+    MigLayout {
+        index: u32,
+    },
+    MakeInstance {
+        index: u32,
+        slot: Slot,
+    },
+    DestroyInstance {
+        index: u32,
+        id: u32,
+    },
+    SetMigMode {
+        index: u32,
+        is_on: bool,
+    },
+    /// Who may open an instance; absent: everybody.
+    GiveInstance {
+        index: u32,
+        id: u32,
+        owner: Option<UserId>,
+    },
+    MigHolders {
+        index: u32,
+    },
+    /// This connection keeps a device open without being on it, until it closes: as monitors do.
+    Hold {
+        index: u32,
+    },
     /// Who may open a device: for doubles of vendors' libraries.
     ComputeMode {
         index: u32,
@@ -102,6 +135,10 @@ pub(super) enum Reply {
     Processes(Vec<DeviceProcess>),
     Mps(Option<MpsStatus>),
     CcsMode(Option<u8>),
+    MigGeometry(Geometry),
+    MigLayout(Layout),
+    Instance(Instance),
+    Holders(Vec<Holder>),
     ComputeMode(ComputeMode),
     Counters(Counters),
     Tenants(Vec<Tenant>),

@@ -7,6 +7,7 @@
 use super::contention::{Cycle, Phase, Seat, evaluate};
 use super::hardware::{self, Hardware};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 const GIB: f64 = 1_073_741_824.0;
@@ -43,6 +44,8 @@ pub struct Workload {
     pub pcie_tx_bytes_per_second: f64,
     /// Its phases, one after the other.
     pub phases: Vec<PhaseDemand>,
+    /// How fast it was measured alone in an instance of so many compute slices, of its speed with all of the device.
+    pub slice_speeds: BTreeMap<u8, f64>,
 }
 
 /// One kernel phase, alone on the reference machine.
@@ -110,6 +113,8 @@ pub struct Placed {
     pub pcie_tx_bytes: f64,
     /// How long the whole workload takes alone.
     pub seconds: f64,
+    /// How fast it is alone in an instance of so many compute slices, where that was measured.
+    pub slice_speeds: BTreeMap<u8, f64>,
 }
 
 impl Workload {
@@ -131,6 +136,7 @@ impl Workload {
             pcie_rx_bytes: self.pcie_rx_bytes_per_second * home_seconds,
             pcie_tx_bytes: self.pcie_tx_bytes_per_second * home_seconds,
             seconds: self.seconds * cycle_seconds / home_seconds,
+            slice_speeds: self.slice_speeds.clone(),
         }
     }
 }
@@ -241,6 +247,8 @@ struct GenericRow {
     pcie_rx_gb_per_second: f64,
     #[serde(default)]
     pcie_tx_gb_per_second: f64,
+    #[serde(default)]
+    slice_speeds: Vec<(u8, f64)>,
     phase: Vec<PhaseDemand>,
 }
 
@@ -260,6 +268,7 @@ impl GenericRow {
             pcie_rx_bytes_per_second: self.pcie_rx_gb_per_second * 1e9,
             pcie_tx_bytes_per_second: self.pcie_tx_gb_per_second * 1e9,
             phases: self.phase,
+            slice_speeds: self.slice_speeds.into_iter().collect(),
         }
     }
 }
@@ -360,6 +369,7 @@ impl Family {
             pcie_rx_bytes_per_second: 0.2e9,
             pcie_tx_bytes_per_second: 0.02e9,
             phases: vec![phase],
+            slice_speeds: BTreeMap::new(),
         }
     }
 }

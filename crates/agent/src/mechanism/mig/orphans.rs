@@ -5,60 +5,61 @@ use super::carry::sentence;
 use super::record::Record;
 use super::step::{Rest, Wanted};
 use super::{Mig, MigPolicy, wanted_by};
+use pillion_core::DeviceUuid;
 use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
 use pillion_device::Backend;
 use std::time::Duration;
-use tokio::time::Instant;
 
-const PAUSE: Duration = Duration::from_millis(100);
+/// What is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// Whether nobody has any of the device.
+    pub is_empty: bool,
+    /// Which device that is, and why.
+    pub why: String,
+}
 
-/// Takes away the instances of all but these shares, and makes devices whole on which none is left, trying for so long. Returns
-/// those that should be whole and are not, each with why.
+/// Takes away the instances of all but these shares, and makes devices whole on which none is left, as far as their driver lets it.
+/// Returns what it did not let.
 pub fn clear(
     backend: &mut dyn Backend,
     record: Record,
     devices: &[DeviceDescription],
     stay: &[Share],
-    patience: Duration,
-) -> Vec<String> {
-    let until = Instant::now() + patience;
-    let ours: Vec<&DeviceDescription> =
-        devices.iter().filter(|device| record.devices().any(|uuid| *uuid == device.uuid)).collect();
-    let mut unseen: Vec<String> = Vec::new();
-    for uuid in record.devices().filter(|uuid| !devices.iter().any(|device| device.uuid == **uuid)) {
-        unseen.push(format!("device {uuid} is cut, and its driver does not show it"));
-    }
+) -> Vec<Left> {
+    let is_known = |uuid: &DeviceUuid| devices.iter().any(|device| device.uuid == *uuid);
+    let unseen = record.devices().filter(|uuid| !is_known(uuid));
+    let not_shown = |uuid| format!("device {uuid} is cut, and its driver does not show it");
+    let mut left: Vec<Left> = unseen.map(|uuid| Left { is_empty: true, why: not_shown(uuid) }).collect();
+    let ours = devices.iter().filter(|device| record.devices().any(|uuid| *uuid == device.uuid));
+    let ours: Vec<&DeviceDescription> = ours.collect();
     let mut mig = Mig::with(MigPolicy::default(), Some(record), Duration::ZERO);
-    loop {
-        let left: Vec<String> =
-            ours.iter().filter_map(|device| of_device(&mut mig, backend, device, stay)).collect();
-        if left.is_empty() || Instant::now() + PAUSE >= until {
-            return left.into_iter().chain(unseen).collect();
-        }
-        std::thread::sleep(PAUSE);
-    }
+    left.extend(ours.into_iter().filter_map(|device| of_device(&mut mig, backend, device, stay)));
+    left
 }
 
-/// Why the device should be whole and is not.
 fn of_device(
     mig: &mut Mig,
     backend: &mut dyn Backend,
     device: &DeviceDescription,
     stay: &[Share],
-) -> Option<String> {
+) -> Option<Left> {
     let on_it = stay.iter().filter(|share| share.gres_type == device.gres_type);
     let wanted: Vec<Wanted> = on_it.filter_map(|share| wanted_by(share, false)).collect();
     let goal = mig.goal(&wanted, Rest::Whole);
     let tried = mig.on(backend, device).and_then(|mut cut| cut.carry_out(goal));
     let why = match tried {
-        Ok(tried) if wanted.is_empty() && !tried.is_served() => {
+        Ok(tried) if tried.is_served() && !tried.is_refused() => return None,
+        Ok(tried) => {
             let holders = mig.on(backend, device).ok().and_then(|mut cut| cut.holders());
             sentence(&tried, holders)
         }
-        Ok(_) => return None,
-        Err(_) if !wanted.is_empty() => return None,
         Err(error) => pillion_core::report(&error),
     };
-    Some(format!("device {} ({}) is not whole: {why}", device.gres_type, device.uuid))
+    let (gres_type, uuid) = (&device.gres_type, &device.uuid);
+    Some(Left {
+        is_empty: wanted.is_empty(),
+        why: format!("device {gres_type} ({uuid}) is not whole: {why}"),
+    })
 }

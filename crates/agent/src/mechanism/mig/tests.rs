@@ -399,19 +399,21 @@ fn an_epilog_without_an_agent_leaves_the_device_whole_or_says_why_not() {
         let clear = |world: &mut World, stay: &[Share]| {
             world.mig = None;
             let record = Record::open(path(world.disk.path()), "0", LOCK_PATIENCE).unwrap();
-            orphans::clear(&mut world.double, record, std::slice::from_ref(&device), stay, Duration::ZERO)
+            orphans::clear(&mut world.double, record, std::slice::from_ref(&device), stay)
         };
         let stay = world.shares.split_off(1);
-        assert_eq!(clear(&mut world, &stay), [""; 0]);
+        assert_eq!(clear(&mut world, &stay), []);
         assert_eq!(world.double.slots(), [stay[0].sharing.mig_slot().unwrap()], "who is there stays");
         world.double.holder = Some(monitor());
         let left = clear(&mut world, &[]);
         assert!(
-            left[0].starts_with("device g3 (GPU-3) is not whole: ") && left[0].contains("nv-hostengine"),
+            left[0].is_empty
+                && left[0].why.starts_with("device g3 (GPU-3) is not whole: ")
+                && left[0].why.contains("nv-hostengine"),
             "{left:?}"
         );
         world.double.holder = None;
-        assert_eq!(clear(&mut world, &[]), [""; 0]);
+        assert_eq!(clear(&mut world, &[]), []);
         assert!(world.is_whole());
         world.start();
         world.heal_and_empty();

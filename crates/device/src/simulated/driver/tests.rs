@@ -8,6 +8,7 @@ fn slots(daemon_on: Option<u32>) -> Vec<Slot> {
             index,
             uuid: DeviceUuid::new(format!("GPU-{index}000-aa")),
             mps_pipe: (daemon_on == Some(index)).then(|| PathBuf::from("/run/mps/2/pipe")),
+            instances: None,
         })
         .collect()
 }
@@ -40,9 +41,30 @@ fn visible_devices_are_indexes_or_uuids() {
 }
 
 #[test]
+fn of_a_cut_device_a_process_sees_the_instance_that_it_names_else_the_first() {
+    let mut slots = slots(None);
+    let named = |name: &str, id| (DeviceUuid::new(name), id);
+    slots[1].instances = Some(vec![named("MIG-a", 7), named("MIG-b", 3)]);
+    slots[2].instances = Some(Vec::new());
+    let claim = |value: Option<&str>| {
+        let pairs: Vec<(&str, &str)> = value.iter().map(|value| ("CUDA_VISIBLE_DEVICES", *value)).collect();
+        let claim = resolve(Vendor::Nvidia, &environment(&pairs), &slots, false);
+        claim.map(|claim| (claim.index, claim.instance)).ok()
+    };
+    assert_eq!(claim(None), Some((0, None)));
+    assert_eq!(claim(Some("1")), Some((1, Some(7))));
+    assert_eq!(claim(Some("GPU-1000-aa")), Some((1, Some(7))));
+    assert_eq!(claim(Some("MIG-b")), Some((1, Some(3))));
+    assert_eq!(claim(Some("2")), Some((3, None)), "one without an instance is none, and is not counted");
+    for wrong in ["GPU-2000-aa", "MIG-c", "MIG-", "3"] {
+        assert_eq!(claim(Some(wrong)), None, "{wrong}");
+    }
+}
+
+#[test]
 fn without_a_daemon_at_its_directory_a_process_is_no_client_and_its_percentage_is_not_read() {
     let stray = [("CUDA_VISIBLE_DEVICES", "2"), ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "nonsense")];
-    assert_eq!(nvidia(Some(2), &stray).unwrap(), Claim { index: 2, access: Access::Plain });
+    assert_eq!(nvidia(Some(2), &stray).unwrap(), Claim { index: 2, instance: None, access: Access::Plain });
     let elsewhere = [("CUDA_MPS_PIPE_DIRECTORY", "/run/mps/1/pipe"), ("CUDA_VISIBLE_DEVICES", "2")];
     assert_eq!(nvidia(Some(2), &elsewhere).unwrap().access, Access::Plain);
 }
@@ -50,7 +72,7 @@ fn without_a_daemon_at_its_directory_a_process_is_no_client_and_its_percentage_i
 #[test]
 fn a_client_sees_only_the_device_of_its_daemon_as_number_0() {
     let access = Access::Mps { cap: None, memory_limit_bytes: None };
-    assert_eq!(nvidia(Some(2), &[PIPE]).unwrap(), Claim { index: 2, access });
+    assert_eq!(nvidia(Some(2), &[PIPE]).unwrap(), Claim { index: 2, instance: None, access });
     for good in ["0", "GPU-2000-aa"] {
         assert_eq!(nvidia(Some(2), &[PIPE, ("CUDA_VISIBLE_DEVICES", good)]).unwrap().index, 2, "{good}");
     }

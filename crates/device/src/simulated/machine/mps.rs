@@ -21,6 +21,10 @@ impl Machine {
         settings: &MpsSettings,
     ) -> Result<(), DeviceError> {
         let device = self.managed(caller, index, Mechanism::Mps)?;
+        if device.is_cut() {
+            let reason = "MIG is on, and a daemon of the whole device would serve nobody".to_owned();
+            return Err(DeviceError::Busy { index, reason });
+        }
         match &device.mps {
             Some(running) if running.is_faulted() => {
                 let reason = "its MPS server is in state FAULT until all its clients have left".to_owned();

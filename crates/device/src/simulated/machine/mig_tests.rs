@@ -1,0 +1,131 @@
+//! Processes in instances: what each has, and what keeps them apart.
+
+use super::*;
+use crate::mechanism::mig::Instance;
+use crate::simulated::Way;
+use pillion_core::metric::Metric;
+use pillion_core::mig::{Geometry, Slot as Place};
+
+const ROOT: UserId = UserId(0);
+
+fn machine(model: &str) -> Machine {
+    let mut config = MachineConfig::plain("n1", model, 1);
+    config.devices[0].mig = true;
+    Machine::new(&config).unwrap()
+}
+
+fn make(machine: &mut Machine, place: &str) -> Instance {
+    machine.make_instance(ROOT, 0, place.parse::<Place>().unwrap()).unwrap()
+}
+
+fn request(workload: &str, device: &str) -> AttachRequest {
+    let environment = [("CUDA_VISIBLE_DEVICES".to_owned(), device.to_owned())].into();
+    AttachRequest {
+        workload: workload.to_owned(),
+        memory_bytes: Some(1 << 30),
+        environment,
+        ..AttachRequest::default()
+    }
+}
+
+fn name(instance: &Instance) -> &str {
+    instance.compute[0].uuid.as_str()
+}
+
+fn speed(machine: &Machine, id: ClientId) -> f64 {
+    machine.progress(id).unwrap().speed_fraction
+}
+
+#[test]
+fn who_has_an_instance_meets_nobody_outside_of_it() {
+    let mut machine = machine("h100");
+    let slots: Vec<String> = (0..7).map(|start| format!("1g.10gb@{start}")).collect();
+    let made: Vec<Instance> = slots.iter().map(|slot| make(&mut machine, slot)).collect();
+    let first = machine.attach(&request("gemm-hog", name(&made[0])), 100, UserId(1000)).unwrap();
+    let alone = speed(&machine, first);
+    assert!(alone > 0.08 && alone < 0.2, "a seventh of the units: {alone}");
+    for (pid, instance) in (101..).zip(&made[1..]) {
+        machine.attach(&request("gemm-hog", name(instance)), pid, UserId(1000)).unwrap();
+    }
+    assert!((speed(&machine, first) - alone).abs() < 1e-9, "whoever else is on the device");
+    let layout = machine.mig_layout(0).unwrap();
+    assert!(layout.instances.iter().all(|instance| instance.pids.len() == 1), "{layout:?}");
+    assert_eq!(machine.processes(0).unwrap().len(), 7);
+    machine.attach(&request("gemm-hog", name(&made[0])), 110, UserId(1000)).unwrap();
+    assert!(speed(&machine, first) < 0.6 * alone, "within it they share");
+}
+
+#[test]
+fn an_instance_has_its_own_memory_and_no_more() {
+    let mut machine = machine("a100-40");
+    let (small, large) = (make(&mut machine, "1g.5gb@4"), make(&mut machine, "4g.20gb@0"));
+    let wanting =
+        |device: &str| AttachRequest { memory_bytes: Some(10 << 30), ..request("resnet50-train", device) };
+    let refused = machine.attach(&wanting(name(&small)), 7, UserId(1000)).unwrap_err();
+    let ClientError::OutOfMemory { total_bytes, .. } = refused else { panic!("{refused}") };
+    assert_eq!(total_bytes, 4_864 << 20);
+    let fits = machine.attach(&wanting(name(&large)), 8, UserId(1000)).unwrap();
+    assert!(speed(&machine, fits) > 0.3);
+}
+
+#[test]
+fn an_empty_ampere_with_mig_on_is_no_device_and_its_whole_instance_is_nearly_all_of_it() {
+    let mut machine = machine("a100-40");
+    let alone = request("resnet50-train", "0");
+    assert!(matches!(machine.attach(&alone, 7, UserId(1000)), Err(ClientError::NoDevice { .. })));
+    let geometry = Geometry::of_model("a100-40").unwrap();
+    make(&mut machine, &format!("{}@0", geometry.whole().profile));
+    let id = machine.attach(&alone, 7, UserId(1000)).unwrap();
+    assert!(speed(&machine, id) > 0.9, "98 of 108 SMs: {}", speed(&machine, id));
+}
+
+#[test]
+fn a_neighbours_instance_is_opened_by_whom_its_files_let() {
+    let mut machine = machine("h100");
+    let made = make(&mut machine, "1g.10gb@0");
+    let asked = request("gemm-hog", name(&made));
+    let id = machine.attach(&asked, 7, UserId(1001)).unwrap();
+    machine.detach(id);
+    machine.set_instance_way(ROOT, 0, made.gpu_instance_id, Way { uid: UserId(1000), mode: 0o400 }).unwrap();
+    assert!(matches!(machine.attach(&asked, 7, UserId(1001)), Err(ClientError::NoDevice { .. })));
+    machine.attach(&asked, 7, UserId(1000)).unwrap();
+    let refused = machine.set_instance_way(UserId(1000), 0, made.gpu_instance_id, Way::OPEN);
+    assert!(matches!(refused, Err(DeviceError::Refused { .. })));
+}
+
+#[test]
+fn of_a_cut_device_no_utilization_is_told_and_a_destroy_waits_for_who_has_just_left() {
+    let mut machine = machine("h100");
+    let made = make(&mut machine, "7g.80gb@0");
+    let id = machine.attach(&request("gemm-hog", "0"), 7, UserId(1000)).unwrap();
+    machine.advance(Duration::from_secs(1));
+    let mut mark = None;
+    let reading = machine.read(0, &mut mark).unwrap();
+    assert_eq!(reading.metrics.get(Metric::SmActiveFraction), None);
+    assert_eq!(reading.metrics.get(Metric::GpuBusyFraction), None);
+    assert!(reading.metrics.get(Metric::PowerWatts).is_some_and(|watts| watts > 300.0), "{reading:?}");
+    let destroy = |machine: &mut Machine| machine.destroy_instance(ROOT, 0, made.gpu_instance_id);
+    assert!(matches!(destroy(&mut machine), Err(DeviceError::Busy { .. })));
+    machine.detach(id);
+    assert!(matches!(destroy(&mut machine), Err(DeviceError::Busy { .. })));
+    machine.advance(Duration::from_millis(310));
+    machine.hold(0, 77, true).unwrap();
+    assert!(matches!(destroy(&mut machine), Err(DeviceError::Busy { .. })));
+    assert_eq!(machine.mig_holders(0).unwrap()[0].pid, 77);
+    machine.hold(0, 77, false).unwrap();
+    destroy(&mut machine).unwrap();
+    machine.set_mig_mode(ROOT, 0, false).unwrap();
+    assert!(machine.read(0, &mut mark).unwrap().metrics.get(Metric::SmActiveFraction).is_some());
+}
+
+#[test]
+fn where_a_workload_was_measured_in_a_size_it_goes_so_fast_there() {
+    let measured = workload::find("miso-bert-2", None).unwrap();
+    let mut machine = machine("a100-40");
+    let made = make(&mut machine, "2g.10gb@0");
+    let id = machine.attach(&request("miso-bert-2", name(&made)), 7, UserId(1000)).unwrap();
+    assert!((speed(&machine, id) - measured.slice_speeds[&2]).abs() < 1e-9);
+    let other = make(&mut machine, "1g.5gb@4");
+    let id = machine.attach(&request("miso-bert-2", name(&other)), 8, UserId(1000)).unwrap();
+    assert!(speed(&machine, id) < measured.slice_speeds[&2], "not measured there: by its demand");
+}
