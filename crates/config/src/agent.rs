@@ -57,6 +57,8 @@ pub struct Agent {
     pub devices: DevicesConfig,
     /// NVIDIA's Multi-Process Service.
     pub mps: MpsConfig,
+    /// NVIDIA's Multi-Instance GPU.
+    pub mig: MigConfig,
     /// What is told to Prometheus.
     pub metrics: AgentMetricsConfig,
 }
@@ -177,6 +179,19 @@ pub struct MpsConfig {
     pub control_binary: PathBuf,
 }
 
+/// `[agent.mig]`: whether NVIDIA's devices are cut into instances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MigConfig {
+    /// Whether devices are cut into instances for tenants, and made whole again when nobody has one: those with MIG on and no
+    /// instance, which then rest in the one that is all of the GPU, and with mig.toggle others too. Instances that somebody else made
+    /// are never touched; a device with one is closed. Needs root, and NVreg_ModifyDeviceFiles=0 for walls between users.
+    pub enabled: bool,
+    /// Whether MIG is turned on for that and off again, where it needs no reset: Hopper and later. Ampere never is: an
+    /// administrator turns MIG on there and leaves it without instances.
+    pub toggle: bool,
+}
+
 /// `[agent.metrics]`: the agent's page for Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -207,6 +222,7 @@ impl Default for Agent {
             exporter: ExporterConfig::default(),
             devices: DevicesConfig::default(),
             mps: MpsConfig::default(),
+            mig: MigConfig::default(),
             metrics: AgentMetricsConfig::default(),
         }
     }

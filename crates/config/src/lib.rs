@@ -27,7 +27,7 @@ mod show;
 pub mod slurm_files;
 
 pub use agent::{
-    Agent, AgentMetricsConfig, BackendKind, DevicesConfig, ExporterConfig, IntelConfig, MpsConfig,
+    Agent, AgentMetricsConfig, BackendKind, DevicesConfig, ExporterConfig, IntelConfig, MigConfig, MpsConfig,
     NvidiaConfig, SchedulerConfig, SimulatedConfig,
 };
 pub use auth::{Auth, AuthMethod};

@@ -5,7 +5,9 @@
 //! No file is made here. An owner may change the mode of his file, so a file is first taken to root, and closed, before it is
 //! anybody's.
 
+use super::holders;
 use crate::DeviceError;
+use crate::mechanism::mig::Holder;
 use pillion_core::UserId;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -151,18 +153,34 @@ impl MigFiles {
 
     /// A driver that makes its files anew opens them to everybody, at any time.
     fn check_kept(&self, index: u32) -> Result<(), DeviceError> {
+        let why = self.why_not_kept();
+        why.map_or(Ok(()), |reason| Err(DeviceError::Refused { index, reason }))
+    }
+
+    /// Why nobody can be given an instance for himself: the driver makes its files anew by itself, or does not say whether it does.
+    pub fn why_not_kept(&self) -> Option<String> {
         let path = self.drivers.join("nvidia/params");
-        let refused = |reason| DeviceError::Refused { index, reason };
-        let text = fs::read_to_string(&path)
-            .map_err(|error| refused(format!("{} cannot be read: {error}", path.display())))?;
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => return Some(format!("{} cannot be read: {error}", path.display())),
+        };
         match keeps_files(&text) {
-            Some(true) => Ok(()),
-            Some(false) => Err(refused(
+            Some(true) => None,
+            Some(false) => Some(
                 "its driver makes its device files anew by itself, open to everybody; it needs NVreg_ModifyDeviceFiles=0"
                     .to_owned(),
-            )),
-            None => Err(refused(format!("{} does not tell ModifyDeviceFiles", path.display()))),
+            ),
+            None => Some(format!("{} does not tell ModifyDeviceFiles", path.display())),
         }
+    }
+
+    /// All programs but this one that have the file of a device or of one of its instances open, by pid; the file of an instance where
+    /// there are both.
+    ///
+    /// # Errors
+    /// If `/proc` cannot be read.
+    pub fn holders(&self, index: u32) -> io::Result<Vec<Holder>> {
+        holders::holders(self, index)
     }
 }
 
