@@ -11,6 +11,8 @@ use pillion_device::mechanism::mig::{Instance, Layout, MigMode};
 use pillion_device::nvidia::{Nvidia, NvidiaSettings};
 use pillion_device::{Backend as _, DeviceError, MigControl as _};
 use serde::{Deserialize, Serialize};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -150,21 +152,28 @@ impl Cutter {
         Ok(made)
     }
 
-    /// Opens the way to an instance to all, so that a client needs no files of its own.
+    /// Opens the way to an instance to all, so that a client needs no files of its own. Where they are not there yet, the first
+    /// client has them made.
     ///
     /// # Errors
     /// A sentence.
     pub fn open_to_all(&mut self, instance: &Instance) -> Result<(), String> {
-        self.nvidia.open(self.left.index, instance.gpu_instance_id).map_err(|error| told(&error))
+        match self.nvidia.open(self.left.index, instance.gpu_instance_id) {
+            Ok(()) | Err(DeviceError::Unsupported { .. }) => Ok(()),
+            Err(error) => Err(told(&error)),
+        }
     }
 
-    /// Leaves the way to an instance to one user.
+    /// Leaves the way to an instance to one user: as the agent does, or by hand where the agent would not, for the driver makes its
+    /// files anew. Whether that is a wall all the same is what is to be found out.
     ///
     /// # Errors
     /// A sentence.
     pub fn give(&mut self, instance: &Instance, to: u32) -> Result<(), String> {
-        let given = self.nvidia.give(self.left.index, instance.gpu_instance_id, Some(UserId(to)));
-        given.map_err(|error| told(&error))
+        match self.nvidia.give(self.left.index, instance.gpu_instance_id, Some(UserId(to))) {
+            Err(DeviceError::Refused { .. }) => by_hand(self.left.index, instance, to),
+            given => given.map_err(|error| told(&error)),
+        }
     }
 
     /// Asks once for an instance to be taken away; false while its driver says that somebody uses it.
@@ -255,6 +264,30 @@ impl Cutter {
     }
 }
 
+/// Gives a user the files of an instance's capabilities, as the driver lists them.
+fn by_hand(index: u32, instance: &Instance, to: u32) -> Result<(), String> {
+    let list = "/proc/driver/nvidia-caps/mig-minors";
+    let text = std::fs::read_to_string(list).map_err(|error| format!("{list}: {error}"))?;
+    for minor in minors(&text, index, instance) {
+        let path = format!("/dev/nvidia-caps/nvidia-cap{minor}");
+        let set = std::os::unix::fs::lchown(&path, Some(to), Some(0))
+            .and_then(|()| std::fs::set_permissions(&path, Permissions::from_mode(0o400)));
+        set.map_err(|error| format!("{path}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// The numbers of an instance's files: its own, and those of its compute instances.
+fn minors(text: &str, index: u32, instance: &Instance) -> Vec<u32> {
+    let own = format!("gpu{index}/gi{}/", instance.gpu_instance_id);
+    let parts = instance.compute.iter().map(|compute| format!("{own}ci{}/", compute.id));
+    let names: Vec<String> =
+        [own.clone()].into_iter().chain(parts).map(|it| format!("{it}access ")).collect();
+    let is_its =
+        |line: &str| names.iter().find_map(|name| line.strip_prefix(name.as_str())?.trim().parse().ok());
+    text.lines().filter_map(is_its).collect()
+}
+
 fn nvidia(library: Option<PathBuf>) -> Nvidia {
     Nvidia::new(NvidiaSettings { library, deadline: DEADLINE, ..NvidiaSettings::default() }, None)
 }
@@ -306,6 +339,8 @@ pub fn speed(client: &Client, time: Duration) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pillion_core::DeviceUuid;
+    use pillion_device::mechanism::mig::ComputeInstance;
 
     #[test]
     fn sizes_are_taken_where_they_start_first() {
@@ -314,6 +349,15 @@ mod tests {
         assert_eq!(slots, ["1g.18gb@0", "2g.35gb@0", "3g.71gb@0", "4g.71gb@0", "7g.141gb@0"]);
         assert_eq!(with_slices(geometry, 3).unwrap().to_string(), "3g.71gb");
         assert!(with_slices(geometry, 5).is_err());
+    }
+
+    #[test]
+    fn the_files_of_an_instance_are_those_of_its_numbers() {
+        let compute = ComputeInstance { id: 1, uuid: DeviceUuid::new("MIG-1") };
+        let slot = "1g.18gb@0".parse().unwrap();
+        let instance = Instance { slot, gpu_instance_id: 7, compute: vec![compute], pids: vec![] };
+        let text = "gpu0/gi7/access 66\ngpu0/gi7/ci0/access 67\ngpu0/gi7/ci1/access 68\ngpu1/gi7/access 201\ngpu0/gi71/access 9\n";
+        assert_eq!(minors(text, 0, &instance), [66, 68]);
     }
 
     #[test]

@@ -252,6 +252,7 @@ fn capability(line: &str) -> Option<Capability> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const MINORS: &str = "config 1\nmonitor 2\ngpu0/gi0/access 3\ngpu0/gi0/ci0/access 4\ngpu0/gi0/ci1/access 5\n\
         gpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\ngpu1/gi1/access 140\ngpu1/gi1/ci0/access 141\ngpu0/gi1/ci0/other 9\n\
@@ -302,6 +303,19 @@ mod tests {
         assert_eq!((of(0, 0), of(0, 1), of(1, 1), of(1, 0)), (3, 2, 2, 0));
         fs::remove_file(node.0.path().join("driver/nvidia-caps/mig-minors")).unwrap();
         assert_eq!(of(0, 0), 0, "a driver without MIG has no list");
+    }
+
+    proptest! {
+        #[test]
+        fn each_capability_is_read_back_as_it_is_written_whatever_stands_beside_it(
+            device in 0..64_u32, gpu_instance_id in 0..64_u32, compute_instance_id in proptest::option::of(0..8_u32),
+            minor in 0..100_000_u32, other in "\\PC{0,40}",
+        ) {
+            let ci = compute_instance_id.map(|id| format!("/ci{id}")).unwrap_or_default();
+            let text = format!("{other}\ngpu{device}/gi{gpu_instance_id}{ci}/access {minor}\n{other}");
+            let expected = Capability { device, gpu_instance_id, compute_instance_id, minor };
+            prop_assert!(parse(&text).contains(&expected));
+        }
     }
 
     #[test]
