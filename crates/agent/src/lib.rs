@@ -30,6 +30,7 @@ pub mod journal;
 mod journal_writer;
 pub mod mechanism;
 pub mod metrics;
+pub mod mig_setup;
 pub mod node;
 pub mod outsider;
 pub mod overuse;

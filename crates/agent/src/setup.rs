@@ -2,10 +2,13 @@
 //! plugin that Slurm loads here, and what the mechanisms stand on. Changes nothing; what cannot be seen is left out.
 
 use crate::config::{BackendKind, Config, mps_directory};
+use crate::mig_setup::MigPlaces;
 use crate::progress::is_mounted;
 use pillion_config::slurm_files::{lines_of_ours, plugin_version, plugstack, read_text};
+use pillion_core::device::DeviceDescription;
 use pillion_core::setup::{LoadedPlugin, NodeSetup, SetupFault, SetupFaultKind};
 use pillion_device::mps::{Scopes, unscoped};
+use pillion_device::nvidia::MigFiles;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +40,8 @@ pub struct Places {
     pub mps: Option<(PathBuf, PathBuf)>,
     /// Where MPS daemons get control groups of their own: how, and what all of them lie beneath.
     pub scopes: Option<(Scopes, PathBuf)>,
+    /// What cutting devices stands on, where NVIDIA's are to be cut.
+    pub mig: Option<MigPlaces>,
     /// The files of the CCS modes, where Intel's devices are.
     pub ccs_modes: Vec<PathBuf>,
 }
@@ -49,6 +54,7 @@ impl Places {
             None => SLURM_CONFS.map(PathBuf::from).into(),
         };
         let has_mps = config.backend == BackendKind::Nvidia && config.mps.enabled;
+        let is_cut = config.backend == BackendKind::Nvidia && config.mig.enabled;
         let is_intel = config.backend == BackendKind::Intel;
         Self {
             runtime_directory: config.runtime_directory.clone(),
@@ -57,6 +63,7 @@ impl Places {
             slurm_confs,
             mps: has_mps.then(|| (config.mps.control_binary.clone(), PERSISTENCE_SOCKET.into())),
             scopes: Scopes::of_systemd().filter(|_| has_mps).zip(Some(mps_directory(config))),
+            mig: is_cut.then(|| MigPlaces { files: MigFiles::default(), toggles: config.mig.toggle }),
             ccs_modes: if is_intel {
                 pillion_device::intel::mode_paths(&config.intel.sysfs_root)
             } else {
@@ -86,6 +93,11 @@ impl Places {
             plugin(&text, conf.parent().unwrap_or(Path::new("/")), &mut setup);
         }
         setup
+    }
+
+    /// What keeps these devices from being cut.
+    pub fn of_devices(&self, devices: &[DeviceDescription]) -> Vec<SetupFault> {
+        self.mig.as_ref().map(|mig| mig.look(devices)).unwrap_or_default()
     }
 
     fn directories(&self) -> Vec<SetupFault> {
@@ -248,6 +260,7 @@ mod tests {
                 slurm_confs: vec![self.path("none/slurm.conf"), self.path("slurm.conf")],
                 mps: None,
                 scopes: None,
+                mig: None,
                 ccs_modes: Vec::new(),
             }
         }

@@ -178,6 +178,7 @@ impl Uplink {
     fn hello(&mut self) -> AgentHello {
         let Inventory { devices, fault } = self.inventory.borrow_and_update().clone();
         let mut setup = self.setup.look();
+        setup.faults.extend(self.setup.of_devices(&devices));
         setup.faults.extend(fault);
         AgentHello {
             protocol_version: PROTOCOL_VERSION,

@@ -24,6 +24,12 @@ pub enum SetupFaultKind {
     NoPersistence,
     /// MPS daemons run in the agent's control group, or will.
     MpsUnscoped,
+    /// Devices are to be cut by MIG, and the driver makes their files anew, open to everybody.
+    MigFilesRemade,
+    /// A device that could be cut by MIG is not: MIG is off there, or is to change at a reset.
+    MigOff,
+    /// Programs of the system have a device open that is to be cut by MIG.
+    MigHeld,
     /// A file of the CCS mode may not be written.
     ModeFixed,
     /// A hook that slurm.conf names cannot be run.

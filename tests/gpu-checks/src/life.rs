@@ -115,7 +115,11 @@ pub fn other_users(bench: &mut Bench, directory: &Path) -> Measured {
 }
 
 /// A copy of this program that every user may run, beside the pipes.
-fn program_for_all(directory: &Path) -> Result<PathBuf, String> {
+/// A copy of this program that other users may run.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn program_for_all(directory: &Path) -> Result<PathBuf, String> {
     let copy = || {
         let (own, copy) = (std::env::current_exe()?, directory.join("client"));
         std::fs::copy(own, &copy)?;

@@ -3,8 +3,10 @@
 use clap::{Parser, Subcommand};
 use gpu_checks::client;
 use gpu_checks::kernels::Workload;
+use gpu_checks::mig::{self, bench::undo};
 use gpu_checks::report::Verdict;
 use gpu_checks::sections::{Failure, ReportArguments, report};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Nothing is there to be measured.
@@ -23,6 +25,17 @@ struct Arguments {
 enum Task {
     /// Run all checks on the first GPU and write a report
     Report(ReportArguments),
+    /// Cut the first GPU by MIG, measure that, and write a report
+    Mig(ReportArguments),
+    /// Take away what a run of `mig` that was ended has left
+    Undo {
+        /// The folder that it had for its files
+        #[arg(long)]
+        work: PathBuf,
+        /// The NVML to load, if not the driver's
+        #[arg(long)]
+        library: Option<PathBuf>,
+    },
     /// Run one workload until the input ends: what the checks start
     Client {
         /// What is run
@@ -42,26 +55,38 @@ fn main() -> ExitCode {
         Task::Client { workload, held_bytes, seconds } => {
             ExitCode::from(if client::run(workload, held_bytes, seconds) { 0 } else { 3 })
         }
-        Task::Report(arguments) => match report(&arguments) {
-            Ok(Verdict::Well) => ExitCode::SUCCESS,
-            Ok(Verdict::Apart(apart, failed)) => {
-                eprintln!(
-                    "{apart} values are not as they should be, {failed} sections failed; the report says which"
-                );
-                ExitCode::FAILURE
-            }
-            Ok(Verdict::Nothing) => {
-                eprintln!("nothing was measured; the report says why");
-                ExitCode::from(NOTHING)
-            }
-            Err(Failure::Skipped(reason)) => {
-                println!("skipped: {reason}");
-                ExitCode::from(SKIPPED)
-            }
-            Err(Failure::Broken(reason)) => {
-                eprintln!("error: {reason}");
+        Task::Undo { work, library } => match undo(library, &work) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(reason) => {
+                eprintln!("error: not all of the GPU is as it was: {reason}");
                 ExitCode::FAILURE
             }
         },
+        Task::Report(arguments) => told(report(&arguments)),
+        Task::Mig(arguments) => told(mig::report(&arguments)),
+    }
+}
+
+fn told(outcome: Result<Verdict, Failure>) -> ExitCode {
+    match outcome {
+        Ok(Verdict::Well) => ExitCode::SUCCESS,
+        Ok(Verdict::Apart(apart, failed)) => {
+            eprintln!(
+                "{apart} values are not as they should be, {failed} sections failed; the report says which"
+            );
+            ExitCode::FAILURE
+        }
+        Ok(Verdict::Nothing) => {
+            eprintln!("nothing was measured; the report says why");
+            ExitCode::from(NOTHING)
+        }
+        Err(Failure::Skipped(reason)) => {
+            println!("skipped: {reason}");
+            ExitCode::from(SKIPPED)
+        }
+        Err(Failure::Broken(reason)) => {
+            eprintln!("error: {reason}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -55,15 +55,33 @@ pub enum Failure {
 }
 
 /// What sections work with, and what they leave for the files.
-struct Parts {
-    smi: Smi,
+pub(crate) struct Parts {
+    pub(crate) smi: Smi,
     ours: Result<Ours, String>,
     bench: Bench,
     transcript: Transcript,
-    results: Results,
+    pub(crate) results: Results,
 }
 
 impl Parts {
+    /// For the first GPU.
+    pub(crate) fn open(arguments: &ReportArguments) -> Result<Self, Failure> {
+        let uuids = Smi::uuids().map_err(Failure::Skipped)?;
+        let uuid =
+            uuids.into_iter().next().ok_or_else(|| Failure::Skipped("nvidia-smi names no GPU".to_owned()))?;
+        let mut parts = Self {
+            ours: Ours::open(arguments.library.clone(), &uuid),
+            bench: Bench::new(arguments.control.clone(), arguments.work.clone(), &uuid),
+            smi: Smi { uuid },
+            transcript: Transcript::default(),
+            results: Results::default(),
+        };
+        if let Ok(ours) = &parts.ours {
+            parts.results.device_model.clone_from(&ours.device.model);
+        }
+        Ok(parts)
+    }
+
     /// Our backend beside the rest, where it works.
     fn split(&mut self) -> Result<(&mut Ours, &mut Bench, &Smi, &mut Results), String> {
         let ours = self.ours.as_mut().map_err(|reason| reason.clone())?;
@@ -76,29 +94,23 @@ impl Parts {
 /// # Errors
 /// [`Failure`]: there is no GPU, or no file can be written.
 pub fn report(arguments: &ReportArguments) -> Result<Verdict, Failure> {
-    let uuids = Smi::uuids().map_err(Failure::Skipped)?;
-    let uuid =
-        uuids.into_iter().next().ok_or_else(|| Failure::Skipped("nvidia-smi names no GPU".to_owned()))?;
-    let mut parts = Parts {
-        ours: Ours::open(arguments.library.clone(), &uuid),
-        bench: Bench::new(arguments.control.clone(), arguments.work.clone(), &uuid),
-        smi: Smi { uuid },
-        transcript: Transcript::default(),
-        results: Results::default(),
-    };
-    if let Ok(ours) = &parts.ours {
-        parts.results.device_model.clone_from(&ours.device.model);
-    }
+    let mut parts = Parts::open(arguments)?;
     let before = parts.smi.settings();
     let mut run = Run::begin(arguments, &parts.smi);
     sections(&mut run, &mut parts, arguments.kills)?;
     let verdict = verdict(&run.sections);
+    finish(run, &mut parts, &before)?;
+    Ok(verdict)
+}
+
+/// Whether the GPU's settings are as they were, and what was skipped.
+pub(crate) fn finish(mut run: Run<'_>, parts: &mut Parts, before: &[(&str, String)]) -> Result<(), Failure> {
     run.begin_last();
-    run.section(&mut parts, "Settings", Ok(()), |parts, _| Ok(unchanged(&before, &parts.smi.settings())))?;
+    run.section(parts, "Settings", Ok(()), |parts, _| Ok(unchanged(before, &parts.smi.settings())))?;
     for reason in skipped(&run.sections) {
         println!("skipped: {reason}");
     }
-    Ok(verdict)
+    Ok(())
 }
 
 fn sections(run: &mut Run<'_>, parts: &mut Parts, kills: usize) -> Result<(), Failure> {
@@ -201,18 +213,18 @@ fn mps_is_possible(smi: &Smi, control: &Path) -> Result<(), String> {
 }
 
 /// A run: its sections so far, and where they are written.
-struct Run<'a> {
+pub(crate) struct Run<'a> {
     arguments: &'a ReportArguments,
     begun: Instant,
     is_last: bool,
     facts: Vec<(&'static str, String)>,
     file_name: String,
     names: Vec<String>,
-    sections: Vec<Section>,
+    pub(crate) sections: Vec<Section>,
 }
 
 impl<'a> Run<'a> {
-    fn begin(arguments: &'a ReportArguments, smi: &Smi) -> Self {
+    pub(crate) fn begin(arguments: &'a ReportArguments, smi: &Smi) -> Self {
         let text = |field: &str| smi.text(field).unwrap_or_else(|| "not told".to_owned());
         let model = text("name");
         let facts = vec![
@@ -236,12 +248,12 @@ impl<'a> Run<'a> {
     }
 
     /// What comes now is done whether there is time or not.
-    fn begin_last(&mut self) {
+    pub(crate) fn begin_last(&mut self) {
         self.is_last = true;
     }
 
     /// Does one section, prints it and writes all files anew. The section may ask whether there still is time.
-    fn section(
+    pub(crate) fn section(
         &mut self,
         parts: &mut Parts,
         title: &str,

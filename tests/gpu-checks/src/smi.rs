@@ -60,6 +60,14 @@ impl Smi {
         last_columns(&text, metrics.len())
     }
 
+    /// What is printed of SM and memory activity of each instance of the GPU, over one second.
+    ///
+    /// # Errors
+    /// A sentence: what nvidia-smi said instead.
+    pub fn gpm_of_instances(&self) -> Result<String, String> {
+        ask(&["dmon", "-i", &self.uuid, "-c", "2", "-d", "1", "--gpm-metrics=2,3,10", "--gpm-options=m"])
+    }
+
     /// Process and memory (MiB) of each compute process.
     pub fn processes(&self) -> Vec<(u32, Option<f64>)> {
         let query = "--query-compute-apps=pid,used_memory";

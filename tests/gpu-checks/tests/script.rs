@@ -48,6 +48,27 @@ fn without_a_gpu_it_says_so_in_one_sentence() {
 }
 
 #[test]
+fn without_a_gpu_nothing_is_cut() {
+    let said = Bench::new(&[("nvidia-smi", "echo 'No devices were found'")]).script(&["mig"], &[]);
+    let expected = "skipped: there is no NVIDIA GPU here: nvidia-smi lists none\n";
+    assert_eq!((said.code, said.out.as_str()), (Some(2), expected), "{}", said.errors);
+    let smi = "case \"$*\" in -L) echo 'GPU 0: X (UUID: GPU-1)';; *uuid*) echo GPU-1;; *name*) echo 'NVIDIA H100';;\n\
+               *) exit 1;; esac";
+    let program = env!("CARGO_BIN_EXE_pillion-gpu-checks");
+    let bench = Bench::new(&[("nvidia-smi", smi)]);
+    let said = bench.script(&["mig"], &[("PILLION_GPU_CHECKS", program)]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.out.contains("skipped: the GPU is not cut: "), "{said:?}");
+    // What a run that was ended has left is taken away, or it is said how.
+    let ended = Bench::new(&[
+        ONE_GPU,
+        ("checks", "if [ $1 = undo ]; then echo undone $3; else touch $5/mig.json; exit 9; fi"),
+    ]);
+    let said = ended.script(&["mig"], &[("PILLION_GPU_CHECKS", &format!("{}/checks", ended.path()))]);
+    assert!(said.out.contains("undone ") && said.errors.contains("ended with 9"), "{said:?}");
+}
+
+#[test]
 fn a_wrong_argument_is_no_measurement() {
     let said = Bench::new(&[("nvidia-smi", "exit 1")]).script(&["many"], &[]);
     assert_eq!(said.code, Some(1));

@@ -64,6 +64,21 @@ fn of_fault(check: Check, node: &str, fault: &SetupFault) -> Finding {
             "see that dbus runs there and busctl (systemd) is installed; a daemon that is there already stays where it is until its \
              last job has left. Set no MemoryMax or TasksMax for pillion-agent.service meanwhile: it would be the daemons' too",
         ),
+        SetupFaultKind::MigFilesRemade => (
+            true,
+            "write 'options nvidia NVreg_ModifyDeviceFiles=0' into a file of /etc/modprobe.d there, see that udev makes /dev/nvidia*, \
+             and reboot it; until then no instance is given to anybody, for others could come into it",
+        ),
+        SetupFaultKind::MigOff => (
+            false,
+            "from Hopper on mig.toggle = true lets the agent turn it on; for an Ampere drain the node, stop pillion-agent and all \
+             that has the GPU open (DCGM, nvidia-persistenced), and 'nvidia-smi -i GPU -mig 1'. Until then it is shared as GPUs without MIG are",
+        ),
+        SetupFaultKind::MigHeld => (
+            false,
+            "where instances are not given up ('pillion nodes' says held) or MIG is not turned on, stop it there, or start it for other \
+             GPUs only",
+        ),
         SetupFaultKind::HookMissing => (
             true,
             "install the script of deploy/slurm/hooks there: a hook that cannot be run drains the node",

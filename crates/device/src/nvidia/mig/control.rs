@@ -2,7 +2,6 @@
 
 use super::cut;
 use super::files::Access;
-use super::holders;
 use super::worker::Worker;
 use crate::mechanism::mig::{Holder, Instance, Layout, MigControl};
 use crate::nvidia::Nvidia;
@@ -80,7 +79,7 @@ impl MigControl for Nvidia {
     fn holders(&mut self, index: u32) -> Result<Vec<Holder>, DeviceError> {
         self.known(index)?;
         // The kernel is asked, not the driver, which may hang just now.
-        holders::holders(&self.settings.mig.files, index).map_err(|error| DeviceError::NotReady {
+        self.settings.mig.files.holders(index).map_err(|error| DeviceError::NotReady {
             index,
             reason: format!("/proc cannot be read: {error}"),
         })

@@ -5,7 +5,9 @@
 //! No file is made here. An owner may change the mode of his file, so a file is first taken to root, and closed, before it is
 //! anybody's.
 
+use super::holders;
 use crate::DeviceError;
+use crate::mechanism::mig::Holder;
 use pillion_core::UserId;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -151,18 +153,34 @@ impl MigFiles {
 
     /// A driver that makes its files anew opens them to everybody, at any time.
     fn check_kept(&self, index: u32) -> Result<(), DeviceError> {
+        let why = self.why_not_kept();
+        why.map_or(Ok(()), |reason| Err(DeviceError::Refused { index, reason }))
+    }
+
+    /// Why nobody can be given an instance for himself: the driver makes its files anew by itself, or does not say whether it does.
+    pub fn why_not_kept(&self) -> Option<String> {
         let path = self.drivers.join("nvidia/params");
-        let refused = |reason| DeviceError::Refused { index, reason };
-        let text = fs::read_to_string(&path)
-            .map_err(|error| refused(format!("{} cannot be read: {error}", path.display())))?;
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => return Some(format!("{} cannot be read: {error}", path.display())),
+        };
         match keeps_files(&text) {
-            Some(true) => Ok(()),
-            Some(false) => Err(refused(
+            Some(true) => None,
+            Some(false) => Some(
                 "its driver makes its device files anew by itself, open to everybody; it needs NVreg_ModifyDeviceFiles=0"
                     .to_owned(),
-            )),
-            None => Err(refused(format!("{} does not tell ModifyDeviceFiles", path.display()))),
+            ),
+            None => Some(format!("{} does not tell ModifyDeviceFiles", path.display())),
         }
+    }
+
+    /// All programs but this one that have the file of a device or of one of its instances open, by pid; the file of an instance where
+    /// there are both.
+    ///
+    /// # Errors
+    /// If `/proc` cannot be read.
+    pub fn holders(&self, index: u32) -> io::Result<Vec<Holder>> {
+        holders::holders(self, index)
     }
 }
 
@@ -234,6 +252,7 @@ fn capability(line: &str) -> Option<Capability> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const MINORS: &str = "config 1\nmonitor 2\ngpu0/gi0/access 3\ngpu0/gi0/ci0/access 4\ngpu0/gi0/ci1/access 5\n\
         gpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\ngpu1/gi1/access 140\ngpu1/gi1/ci0/access 141\ngpu0/gi1/ci0/other 9\n\
@@ -284,6 +303,19 @@ mod tests {
         assert_eq!((of(0, 0), of(0, 1), of(1, 1), of(1, 0)), (3, 2, 2, 0));
         fs::remove_file(node.0.path().join("driver/nvidia-caps/mig-minors")).unwrap();
         assert_eq!(of(0, 0), 0, "a driver without MIG has no list");
+    }
+
+    proptest! {
+        #[test]
+        fn each_capability_is_read_back_as_it_is_written_whatever_stands_beside_it(
+            device in 0..64_u32, gpu_instance_id in 0..64_u32, compute_instance_id in proptest::option::of(0..8_u32),
+            minor in 0..100_000_u32, other in "\\PC{0,40}",
+        ) {
+            let ci = compute_instance_id.map(|id| format!("/ci{id}")).unwrap_or_default();
+            let text = format!("{other}\ngpu{device}/gi{gpu_instance_id}{ci}/access {minor}\n{other}");
+            let expected = Capability { device, gpu_instance_id, compute_instance_id, minor };
+            prop_assert!(parse(&text).contains(&expected));
+        }
     }
 
     #[test]

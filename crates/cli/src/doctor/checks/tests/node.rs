@@ -12,7 +12,7 @@ fn break_by(facts: &mut Facts, kind: SetupFaultKind, detail: &str) {
     setup_of(facts).faults.push(SetupFault { kind: kind.to_string(), detail: detail.to_owned() });
 }
 
-pub(super) const BROKEN: [Broken; 13] = [
+pub(super) const BROKEN: [Broken; 16] = [
     ("node-setup", FAIL, "node n1: /etc/slurm/plugstack.conf does not load", "optional pillion.so", |f| {
         break_by(f, SetupFaultKind::NoPlugin, "/etc/slurm/plugstack.conf does not load pillion.so");
     }),
@@ -43,6 +43,19 @@ pub(super) const BROKEN: [Broken; 13] = [
             break_by(f, SetupFaultKind::NoPersistence, detail);
         },
     ),
+    ("node-setup", FAIL, "open to everybody; it needs NVreg_ModifyDeviceFiles=0", "/etc/modprobe.d", |f| {
+        let detail = "no instance can be one user's alone: its driver makes its device files anew by itself, open to everybody; it \
+                      needs NVreg_ModifyDeviceFiles=0";
+        break_by(f, SetupFaultKind::MigFilesRemade, detail);
+    }),
+    ("node-setup", WARN, "g0 (a100-40) is not cut: MIG is off", "nvidia-smi -i GPU -mig 1", |f| {
+        let detail = "g0 (a100-40) is not cut: MIG is off there, or waits for a reset";
+        break_by(f, SetupFaultKind::MigOff, detail);
+    }),
+    ("node-setup", WARN, "g0 may not be cut: nv-hostengine", "start it for other GPUs only", |f| {
+        let detail = "g0 may not be cut: nv-hostengine (process 812) has /dev/nvidia0 open";
+        break_by(f, SetupFaultKind::MigHeld, detail);
+    }),
     ("node-setup", FAIL, "gt0/ccs_mode may not be written: Read-only file system", "read-only", |f| {
         let detail =
             "/sys/class/drm/card0/device/tile0/gt0/ccs_mode may not be written: Read-only file system";
