@@ -346,7 +346,7 @@ impl OperatorService for Fixtures {
                 "power_watts_mean":350.2,"energy_joules":210120.0}"#
                 .to_owned(),
         };
-        let profile = Profile { json, workload_name: Some("alice/bert".to_owned()) };
+        let profile = Profile { json, workload_name: Some("alice/bert".to_owned()), slices: Vec::new() };
         Ok(Response::new(ProfilesResponse { profiles: vec![profile] }))
     }
 

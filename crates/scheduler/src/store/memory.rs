@@ -13,6 +13,7 @@ mod names;
 mod operators;
 mod reports;
 mod runs;
+mod slices;
 mod state;
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub mod postgres;
 mod profiles;
 mod reports;
 mod runs;
+mod slices;
 mod starts;
 
 pub use accounts::{Account, GroupBy, RunAccount, RunFilter, Sums};
@@ -49,6 +50,7 @@ pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Operators, Undr
 pub use profiles::{Profiles, StoredProfile};
 pub use reports::Reports;
 pub use runs::{MeasuredRun, Runs};
+pub use slices::{SliceLesson, Slices};
 pub use starts::SlurmStart;
 
 /// Writes down once what a store is made of.
@@ -78,6 +80,7 @@ store_of!(
     Operators,
     Credit,
     Charges,
+    Slices,
     Names,
     Events,
     Observations,
