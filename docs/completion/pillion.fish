@@ -168,7 +168,13 @@ complete -c pillion -n "__fish_pillion_using_subcommand plan" -l allow -d 'The o
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l device -d 'The device model that the jobs are to run on [default: the one that all of PAIRS.csv names]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l mechanism -d 'How the device is shared: mps, ccs or none [default: mps]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l device-memory -d 'The device\'s memory in bytes: 85899345920, 8e10 [default: everything fits]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l devices -d 'On files, with --mig: how many devices are free [default: 1]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l max-slowdown -d 'The promise: shared time over solo time, at most, 1 to 10 [default: 1.25]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l users -d 'Who may be on one device: same-user, same-account or any [default: same-user]' -r -f -a "same-user\t'Jobs of one user'
+same-account\t'Jobs of one account'
+any\t'Anybody\'s jobs'"
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l isolation -d 'What stands between jobs of different users: shared (nothing) or hard (a wall) [default: shared]' -r -f -a "shared\t'Nothing'
+hard\t'A wall'"
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l broken-budget -d 'How many of the jobs that share may be expected to break their promise, 0 to 1 [default: 0.02]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l objective -d 'What counts [default: throughput]' -r -f -a "throughput\t'GPU-hours saved'
 energy\t'Energy saved'
@@ -183,6 +189,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand plan" -l config -d 'The 
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l live -d 'On the live queue, as the scheduler sees it'
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l candidates -d 'Also print every way of sharing that was considered, with the rule that excluded it'
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l mig -d 'Print what each device would be cut into (MIG), with who has which part of it; one that nobody told how to cut is taken to be cut as its model can be'
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l json -d 'Print one JSON object'
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -s n -l noheader -d 'Print no column names'

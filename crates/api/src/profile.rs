@@ -16,7 +16,11 @@ impl Profile {
 
 impl From<&WorkloadProfile> for Profile {
     fn from(profile: &WorkloadProfile) -> Self {
-        Self { json: serde_json::to_string(profile).unwrap_or_default(), workload_name: None }
+        Self {
+            json: serde_json::to_string(profile).unwrap_or_default(),
+            workload_name: None,
+            slices: Vec::new(),
+        }
     }
 }
 
@@ -26,6 +30,11 @@ impl From<Profile> for Value {
         let mut value = profile.read().and_then(serde_json::to_value).unwrap_or_default();
         if let (Self::Object(fields), Some(name)) = (&mut value, profile.workload_name) {
             fields.insert("workload_name".to_owned(), Self::String(name));
+        }
+        if let (Self::Object(fields), false) = (&mut value, profile.slices.is_empty()) {
+            let slices =
+                profile.slices.into_iter().map(|slice| serde_json::to_value(slice).unwrap_or_default());
+            fields.insert("slices".to_owned(), slices.collect());
         }
         value
     }

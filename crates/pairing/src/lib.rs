@@ -17,6 +17,7 @@ pub mod model;
 pub mod plan;
 mod planner;
 pub mod policy;
+pub mod shape;
 #[cfg(test)]
 mod testing;
 mod trials;

@@ -129,6 +129,7 @@ pub(crate) fn view(devices: Vec<DeviceView>, waiting: Vec<WaitingJob>) -> Cluste
         devices,
         waiting,
         alone_claims: Vec::new(),
+        slices: crate::mig::SliceBook::default(),
         profiles: ProfileBook::from(known_profiles()),
         trials: crate::TrialBook::default(),
     }

@@ -1,6 +1,7 @@
 //! The snapshot that a plan is made from. The scheduler fills it from Slurm, the agents and the store; `pillion plan`
 //! fills it from files; both can be saved as JSON and replayed.
 
+use crate::mig::SliceBook;
 use crate::trials::TrialBook;
 use pillion_core::device::Mechanism;
 use pillion_core::isolation::Isolation;
@@ -32,6 +33,9 @@ pub struct ClusterView {
     pub alone_claims: Vec<AloneClaim>,
     /// What is known of workloads.
     pub profiles: ProfileBook,
+    /// What runs in instances have taught.
+    #[serde(default, skip_serializing_if = "SliceBook::is_empty")]
+    pub slices: SliceBook,
     /// What is being tried, and what came of trials before.
     #[serde(default, skip_serializing_if = "TrialBook::is_empty")]
     pub trials: TrialBook,

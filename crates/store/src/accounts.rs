@@ -1,5 +1,6 @@
 //! What runs used and gained, summed by whom, where, what or when.
 
+use super::SliceLesson;
 use pillion_core::{NodeName, UnixTime, UserId, WorkloadKey};
 
 /// What runs are put together by.
@@ -105,6 +106,8 @@ pub struct RunAccount {
     pub sums: Sums,
     /// How much more of its device it used beside others than its profile says, 0..=1; absent = nobody can say, or asks.
     pub use_beyond_fraction: Option<f64>,
+    /// What it taught of its workload in instances; absent = it ran in none.
+    pub slice: Option<SliceLesson>,
 }
 
 /// A group of runs.

@@ -29,6 +29,7 @@ pub mod private_postgres;
 mod profiles;
 mod reports;
 mod runs;
+mod slices;
 mod starts;
 
 pub use accounts::{Account, GroupBy, RunAccount, RunFilter, Sums};
@@ -54,6 +55,7 @@ pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Operators, Undr
 pub use profiles::{Profiles, StoredProfile};
 pub use reports::Reports;
 pub use runs::{MeasuredRun, Runs};
+pub use slices::{SliceLesson, Slices};
 pub use starts::SlurmStart;
 
 /// What every store makes of a change in the same way, whatever it keeps its rows in.
@@ -92,6 +94,7 @@ store_of!(
     Operators,
     Credit,
     Charges,
+    Slices,
     Names,
     Events,
     Observations,

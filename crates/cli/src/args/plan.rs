@@ -2,9 +2,10 @@
 
 use clap::{Args as ClapArgs, ValueEnum};
 use pillion_core::device::{Mechanism, UnknownMechanism};
+use pillion_core::isolation::Isolation;
 use pillion_core::{Fraction, SlowdownRatio};
 use pillion_pairing::backtest::WARM_OBSERVATIONS;
-use pillion_pairing::{Objective, Policy, TrialPolicy};
+use pillion_pairing::{Objective, Policy, TrialPolicy, UserPolicy};
 use std::path::PathBuf;
 
 const FILES: &str = "On files";
@@ -20,6 +21,26 @@ pub enum ObjectiveArg {
     Energy,
     /// Work per joule
     ThroughputPerWatt,
+}
+
+/// Who may be on one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum UsersArg {
+    /// Jobs of one user
+    SameUser,
+    /// Jobs of one account
+    SameAccount,
+    /// Anybody's jobs
+    Any,
+}
+
+/// What stands between jobs of different users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IsolationArg {
+    /// Nothing
+    Shared,
+    /// A wall
+    Hard,
 }
 
 /// `on` or `off`.
@@ -67,9 +88,22 @@ pub struct PlanArgs {
     /// Also print every way of sharing that was considered, with the rule that excluded it
     #[arg(long, requires = "solo", conflicts_with_all = ["parsable2", "columns"], help_heading = FILES)]
     pub candidates: bool,
+    /// Print what each device would be cut into (MIG), with who has which part of it; one that nobody told how to cut is taken to
+    /// be cut as its model can be
+    #[arg(long, conflicts_with = "candidates")]
+    pub mig: bool,
+    /// On files, with --mig: how many devices are free [default: 1]
+    #[arg(long, value_name = "N", requires_all = ["mig", "solo"], value_parser = clap::value_parser!(u32).range(0..=10_000), help_heading = FILES)]
+    pub devices: Option<u32>,
     /// The promise: shared time over solo time, at most, 1 to 10 [default: 1.25]
     #[arg(long, value_name = "R", value_parser = parse_promise, help_heading = POLICY)]
     pub max_slowdown: Option<SlowdownRatio>,
+    /// Who may be on one device: same-user, same-account or any [default: same-user]
+    #[arg(long, value_enum, help_heading = POLICY)]
+    pub users: Option<UsersArg>,
+    /// What stands between jobs of different users: shared (nothing) or hard (a wall) [default: shared]
+    #[arg(long, value_enum, help_heading = POLICY)]
+    pub isolation: Option<IsolationArg>,
     /// How many of the jobs that share may be expected to break their promise, 0 to 1 [default: 0.02]
     #[arg(long, value_name = "F", value_parser = parse_budget, help_heading = POLICY)]
     pub broken_budget: Option<Fraction>,
@@ -96,6 +130,8 @@ impl PlanArgs {
             || self.max_tenants.is_some()
             || self.broken_budget.is_some()
             || self.trials.is_some()
+            || self.users.is_some()
+            || self.isolation.is_some()
     }
 
     /// The default policy with what the options change.
@@ -122,6 +158,19 @@ impl PlanArgs {
         }
         if self.trials == Some(Switch::On) {
             policy.trials = Some(TrialPolicy::default());
+        }
+        if let Some(users) = self.users {
+            policy.users = match users {
+                UsersArg::SameUser => UserPolicy::SameUser,
+                UsersArg::SameAccount => UserPolicy::SameAccount,
+                UsersArg::Any => UserPolicy::Any,
+            };
+        }
+        if let Some(isolation) = self.isolation {
+            policy.isolation = match isolation {
+                IsolationArg::Shared => Isolation::Shared,
+                IsolationArg::Hard => Isolation::Hard,
+            };
         }
         policy
     }

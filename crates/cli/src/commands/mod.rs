@@ -15,6 +15,7 @@ pub mod nodes;
 pub mod pairs;
 pub mod plan;
 mod plan_files;
+mod plan_mig;
 pub mod poke;
 pub mod policy;
 pub mod profile;

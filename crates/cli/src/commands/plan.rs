@@ -1,6 +1,7 @@
 //! `pillion plan`: what would be decided, without doing it: on the live queue (the scheduler's own dry run), on a saved
 //! snapshot, or on CSV files. The same pure function decides in all three.
 
+use super::plan_mig::{self, Called};
 use crate::args::PlanArgs;
 use crate::client::{Target, answer, connect};
 use crate::error::CliError;
@@ -9,6 +10,7 @@ use crate::names::{self, Names};
 use crate::output::{Answer, Block, Table, json};
 use pillion_api::{DryRunRequest, DryRunResponse};
 use pillion_core::Fraction;
+use pillion_pairing::shape::let_be_cut;
 use pillion_pairing::{ClusterView, Contention, Member, Pairing, Plan};
 use std::path::Path;
 
@@ -19,7 +21,12 @@ use std::path::Path;
 pub async fn make(args: &PlanArgs, address: &Target) -> Result<Answer, CliError> {
     if let Some(file) = &args.view {
         let text = read(file)?;
-        let view = read_view(&text, &file.display().to_string())?;
+        let mut view = read_view(&text, &file.display().to_string())?;
+        if args.mig {
+            let_be_cut(&mut view);
+            let plan = pillion_pairing::plan(&view, &Contention, &args.policy());
+            return Ok(plan_mig::show(&view, &plan, &Names::new(), Called::ByJob));
+        }
         return Ok(show(&pillion_pairing::plan(&view, &Contention, &args.policy()), &Names::new()));
     }
     if let (Some(solo), Some(queue)) = (&args.solo, &args.queue) {
@@ -32,10 +39,15 @@ async fn live(args: &PlanArgs, address: &Target) -> Result<Answer, CliError> {
     let mut client = connect(address).await?;
     let response = answer(client.dry_run(DryRunRequest {})).await?;
     let DryRunResponse { plan_json, view_json, workload_names } = response;
-    if args.has_policy() {
-        // Another policy than the site's: what would it choose on the same view?
-        let view = read_view(&view_json, "the scheduler's answer")?;
-        return Ok(show(&pillion_pairing::plan(&view, &Contention, &args.policy()), &workload_names));
+    let mut view = None;
+    if args.has_policy() || args.mig {
+        view = Some(read_view(&view_json, "the scheduler's answer")?);
+    }
+    let is_otherwise = args.has_policy() || (args.mig && view.as_mut().is_some_and(let_be_cut));
+    if let Some(view) = view.as_ref().filter(|_| is_otherwise) {
+        // Another policy than the site's, or devices that no agent cuts yet: what would be chosen on the same view?
+        let plan = pillion_pairing::plan(view, &Contention, &args.policy());
+        return Ok(shown(args, view, &plan, &workload_names));
     }
     let plan: Plan = serde_json::from_str(&plan_json).map_err(|error| {
         CliError::Data(format!(
@@ -43,7 +55,14 @@ async fn live(args: &PlanArgs, address: &Target) -> Result<Answer, CliError> {
              both sides"
         ))
     })?;
-    Ok(show(&plan, &workload_names))
+    Ok(match &view {
+        Some(view) => shown(args, view, &plan, &workload_names),
+        None => show(&plan, &workload_names),
+    })
+}
+
+fn shown(args: &PlanArgs, view: &ClusterView, plan: &Plan, names: &Names) -> Answer {
+    if args.mig { plan_mig::show(view, plan, names, Called::ByJob) } else { show(plan, names) }
 }
 
 fn read(file: &Path) -> Result<String, CliError> {

@@ -1,16 +1,20 @@
 //! `pillion plan --solo SOLO.csv --queue QUEUE.csv`: the same decision, on files that need no cluster.
 
+use super::plan_mig::{self, Called};
 use crate::args::PlanArgs;
 use crate::error::CliError;
 use crate::format;
+use crate::names::Names;
 use crate::output::{self, Block, Table, json};
 use pillion_core::Fraction;
 use pillion_core::device::Mechanism;
+use pillion_core::mig::Geometry;
 use pillion_pairing::files::{
     self, Answer, AnswerCandidate, AnswerMember, AnswerModel, CandidateMember, FileOptions, NamedText,
     PlanFiles,
 };
 use pillion_pairing::model::{TrainOptions, train};
+use pillion_pairing::shape::let_be_cut;
 use std::path::Path;
 
 /// Reads the files, trains on the history and plans.
@@ -36,9 +40,29 @@ pub(super) fn make(args: &PlanArgs, solo: &Path, queue: &Path) -> Result<output:
         running: running.as_ref().map(Loaded::named),
         allow: allow.as_ref().map(Loaded::named),
     };
-    let read = files::read(&files, &options).map_err(|error| CliError::Data(error.to_string()))?;
+    let mut read = files::read(&files, &options).map_err(|error| CliError::Data(error.to_string()))?;
     let model = train(&read.view.profiles, &read.observations, &TrainOptions::default());
+    if args.mig {
+        let free_max = args.devices.unwrap_or(1) as usize;
+        let mut free_count = 0;
+        read.view.devices.retain(|device| {
+            free_count += usize::from(device.tenants.is_empty());
+            !device.tenants.is_empty() || free_count <= free_max
+        });
+        if !let_be_cut(&mut read.view) {
+            let model = &read.device_model;
+            return Err(CliError::Data(format!("'{model}' is no model that MIG can cut; {}", cut_models())));
+        }
+        let plan = pillion_pairing::plan(&read.view, &model, &policy);
+        return Ok(plan_mig::show(&read.view, &plan, &Names::new(), Called::ByRow));
+    }
     Ok(show(&files::answer(&read, &model, &policy, args.candidates)))
+}
+
+/// Which models can be cut, for `--device`.
+fn cut_models() -> String {
+    let known: Vec<&str> = Geometry::models().collect();
+    format!("--device takes {}", known.join(", "))
 }
 
 /// A file's content and the name that errors call it by.

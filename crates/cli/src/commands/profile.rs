@@ -5,7 +5,7 @@ use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
-use pillion_api::{ProfilesRequest, ProfilesResponse};
+use pillion_api::{ProfileSlice, ProfilesRequest, ProfilesResponse};
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 
@@ -48,6 +48,7 @@ fn show(response: &ProfilesResponse, is_drawn: bool) -> Result<Answer, CliError>
         let name = profile.workload_name.as_deref().unwrap_or(read.workload.as_str());
         table.push(line(&read, name));
         drawings.extend(drawing(&read, name).into_iter().filter(|_| is_drawn).map(Block::Line));
+        drawings.extend(of_slices(&profile.slices).into_iter().filter(|_| is_drawn).map(Block::Line));
     }
     let mut answer = Answer::table(table, json::render(response));
     answer.blocks.extend(drawings);
@@ -69,6 +70,23 @@ fn drawing(profile: &WorkloadProfile, name: &str) -> Vec<String> {
         lines.extend(speeds);
     }
     lines
+}
+
+/// What became of its runs in instances, a line each size.
+fn of_slices(slices: &[ProfileSlice]) -> Vec<String> {
+    if slices.is_empty() {
+        return Vec::new();
+    }
+    let line = |slice: &ProfileSlice| {
+        let ProfileSlice { profile, completed_count, out_of_memory_count, speed_fraction } = slice;
+        let completed = format!("{completed_count} completed, {out_of_memory_count} out of memory");
+        match speed_fraction {
+            Some(speed) => format!("{}  {completed}", format::bar_line(profile, *speed)),
+            None => format!("  {profile:<28} {completed}"),
+        }
+    };
+    let title = "In instances (MIG), speed of that on the whole device".to_owned();
+    [String::new(), title].into_iter().chain(slices.iter().map(line)).collect()
 }
 
 fn line(profile: &WorkloadProfile, name: &str) -> Vec<String> {
@@ -98,6 +116,22 @@ fn part(profile: &WorkloadProfile, metric: Metric) -> String {
 mod tests {
     use super::*;
     use pillion_core::WorkloadKey;
+
+    #[test]
+    fn what_became_of_runs_in_instances_stands_below() {
+        let slice = |profile: &str, speed_fraction| ProfileSlice {
+            profile: profile.to_owned(),
+            completed_count: 3,
+            out_of_memory_count: 0,
+            speed_fraction,
+        };
+        let lines = of_slices(&[slice("2g.20gb", Some(0.5)), slice("3g.40gb", None)]);
+        assert!(
+            lines[2].contains("2g.20gb") && lines[2].ends_with("3 completed, 0 out of memory"),
+            "{lines:?}"
+        );
+        assert_eq!((lines.len(), of_slices(&[])), (4, Vec::new()));
+    }
 
     #[test]
     fn what_is_known_is_drawn_and_nothing_else() {

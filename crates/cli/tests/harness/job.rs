@@ -40,7 +40,7 @@ pub(super) fn job(job_id: &str) -> JobResponse {
 }
 
 fn profile(json: &str) -> Profile {
-    Profile { json: json.to_owned(), workload_name: None }
+    Profile { json: json.to_owned(), workload_name: None, slices: Vec::new() }
 }
 
 /// As the scheduler counts a week.

@@ -12,8 +12,8 @@ use pillion_api::{
     ExplainRequest, ExplainResponse, Explanation, Fault, Faults, HeatmapRequest, HeatmapResponse,
     JobExplanation, JobRequest, JobResponse, Member, MetricStatus, Model, ModelScore, ModelsRequest,
     ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse, PolicyRequest, PolicyResponse,
-    Profile, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse, RefusedPeer,
-    StatusRequest, StatusResponse, TopRequest, TopResponse, UndrainRequest, UndrainResponse,
+    Profile, ProfileSlice, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse,
+    RefusedPeer, StatusRequest, StatusResponse, TopRequest, TopResponse, UndrainRequest, UndrainResponse,
 };
 use pillion_proto::v1::{LoadedPlugin, MigInstance, MigInstances, MigPlacement, NodeSetup, SetupFault};
 use std::path::Path;
@@ -222,6 +222,17 @@ fn metric(metric: &str, source: &str, quality: &str) -> MetricStatus {
     MetricStatus { metric: metric.to_owned(), source: source.to_owned(), quality: quality.to_owned() }
 }
 
+/// What became of a workload's runs in instances.
+fn slices() -> Vec<ProfileSlice> {
+    let slice = |profile: &str, completed_count, out_of_memory_count, speed_fraction| ProfileSlice {
+        profile: profile.to_owned(),
+        completed_count,
+        out_of_memory_count,
+        speed_fraction,
+    };
+    vec![slice("1g.10gb", 0, 1, None), slice("2g.20gb", 4, 0, Some(0.91))]
+}
+
 /// A device with MIG on: of its instances one's place is not told.
 fn cut_up(device: DeviceStatus) -> DeviceStatus {
     let instance = |number: u32, profile: &str, sm_count, gibibytes: u64, placement| MigInstance {
@@ -346,7 +357,7 @@ impl OperatorService for Fixtures {
                 "power_watts_mean":350.2,"energy_joules":210120.0}"#
                 .to_owned(),
         };
-        let profile = Profile { json, workload_name: Some("alice/bert".to_owned()) };
+        let profile = Profile { json, workload_name: Some("alice/bert".to_owned()), slices: slices() };
         Ok(Response::new(ProfilesResponse { profiles: vec![profile] }))
     }
 

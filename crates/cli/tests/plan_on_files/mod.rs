@@ -1,6 +1,8 @@
 //! `pillion plan` on files as scripts see it: the shape of the answer, the example of the documentation, and one line
 //! for everything that is wrong.
 
+mod mig;
+
 use crate::harness::{Ran, run_at};
 use serde_json::Value;
 use std::path::Path;

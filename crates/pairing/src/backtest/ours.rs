@@ -93,6 +93,7 @@ pub(super) fn view(backtest: &Backtest<'_>, queue: &Queue) -> ClusterView {
         devices: devices.collect(),
         waiting,
         alone_claims: Vec::new(),
+        slices: crate::mig::SliceBook::default(),
         profiles: book,
         trials: crate::TrialBook::default(),
     }

@@ -29,6 +29,6 @@ pub use alone::Alone;
 pub use answer::{Answer, AnswerModel, answer};
 pub use candidates::{AnswerCandidate, CandidateMember};
 pub use input::{FileOptions, FromFiles, Measured, PlanFiles, read, read_measured};
-pub use pairings::{AnswerMember, AnswerPairing};
+pub use pairings::{AnswerMember, AnswerPairing, row_in_file};
 pub use slices::{SliceSpeeds, read_slices};
 pub use table::{InvalidFile, NamedText};

@@ -91,6 +91,14 @@ fn member(workload: &str, cap_fraction: Option<Fraction>, estimate: &SpeedEstima
     }
 }
 
+/// A job's row in its file, and whether that is RUNNING.csv.
+pub fn row_in_file(job_id: SlurmJobId) -> (u32, bool) {
+    match job_id.id.checked_sub(RUNNING_ID_FIRST) {
+        Some(row) => (row, true),
+        None => (job_id.id.saturating_sub(1), false),
+    }
+}
+
 /// A job's row in QUEUE.csv.
 pub(super) fn row_of(job_id: SlurmJobId) -> u32 {
     job_id.id - 1

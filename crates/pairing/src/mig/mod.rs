@@ -8,6 +8,7 @@
 //!
 //! Pure. Must not know a node, Slurm, or how an instance is made.
 
+mod book;
 mod choose;
 mod fit;
 mod job;
@@ -17,6 +18,7 @@ mod speed;
 mod tests;
 mod worth;
 
+pub use book::{SliceBook, SliceRecord, SlicesKnown};
 pub use choose::{Choice, Cutter, DeviceState, Refusal, Rival, SliceJob};
 pub use fit::FitRecord;
 pub use job::SliceKnowledge;

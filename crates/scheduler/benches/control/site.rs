@@ -134,6 +134,7 @@ pub(crate) async fn remember_workloads(
                 ended_at,
                 sums: Sums::default(),
                 use_beyond_fraction: None,
+                slice: None,
             };
             let stored = StoredProfile {
                 profile: profile(user, number),

@@ -35,6 +35,7 @@ pub fn run_account(
         ended_at: run.summary.ended_at,
         sums: sums(run, speed_fraction, solo_energy_joules),
         use_beyond_fraction: None,
+        slice: None,
     }
 }
 

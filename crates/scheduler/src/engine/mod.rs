@@ -77,6 +77,7 @@ impl Engine {
         let revision = context.store.revision().await?;
         let decisions = context.store.active_decisions().await?;
         let profiles = context.store.profiles().await?;
+        let slices = context.store.slices().await?;
         let drains = context.store.drains().await?;
         let (owed, charged) = (self.owed().await?, self.charged().await?);
         let agents = context.agents.all();
@@ -85,6 +86,7 @@ impl Engine {
         let view = cluster_view(Sources {
             revision,
             scan,
+            slices: &slices,
             decisions: &decisions,
             agents: &agents,
             stopped: &board.stopped,

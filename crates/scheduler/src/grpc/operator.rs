@@ -9,7 +9,7 @@ use crate::device_status::Amiss;
 use crate::engine::Engine;
 use crate::rules;
 use pillion_api::operator_service_server::OperatorService;
-use pillion_api::{self as api, DeviceStatus, Profile, StatusResponse};
+use pillion_api::{self as api, DeviceStatus, StatusResponse};
 use pillion_auth::Prover;
 use pillion_core::device::DeviceDescription;
 use pillion_core::event::EventKind;
@@ -253,13 +253,14 @@ impl OperatorService for OperatorServer {
         self.resolve(&mut workload, caller).await?;
         let own = own_user_name(&self.context, caller);
         let profiles = self.context.store.profiles().await.map_err(store_error)?;
+        let slices = self.context.store.slices().await.map_err(store_error)?;
         let profiles = profiles
             .iter()
             .map(|stored| &stored.profile)
             .filter(|profile| caller.is_operator || own.as_ref().is_some_and(|own| is_of(profile, own)))
             .filter(|profile| workload.is_empty() || profile.workload.as_str() == workload)
             .filter(|profile| user.is_empty() || is_of(profile, &user))
-            .map(Profile::from)
+            .map(|profile| listing::profile_with(profile, &slices))
             .collect();
         self.named(api::ProfilesResponse { profiles }).await
     }

@@ -3,6 +3,7 @@
 
 mod capped;
 mod sharing;
+mod slice;
 mod speed;
 
 use crate::analysis::{run_account, shared_device_seconds};
@@ -19,6 +20,7 @@ use pillion_core::report::ActivityMeans;
 use pillion_core::{CapStep, Fraction, UnixTime, report};
 use pillion_slurm::Ending;
 use pillion_store::{Event, Lesson, MeasuredRun, Member, RunAccount, StoredProfile};
+use slice::slice_lesson;
 use speed::{is_solo, measured_speed, rate_of};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -67,7 +69,7 @@ impl Profile {
         });
         let now = self.context.now();
         let solo_energy_joules = stored.and_then(|stored| stored.profile.energy_joules);
-        let mut speed = None;
+        let (mut speed, mut slice) = (None, None);
         if let Some(decision) = &run.decision {
             let measured = measured_speed(run, stored.as_ref().map(|stored| &stored.profile));
             if measured.is_none() && run.summary.shared.progress.is_some() {
@@ -76,6 +78,7 @@ impl Profile {
             speed = measured.map(|measured| measured.speed_fraction);
             let (start, energy) = (run.summary.start, run.summary.energy_joules);
             store.record_outcome(decision.id, start, speed, energy).await?;
+            slice = slice_lesson(store.as_ref(), run, measured).await?;
             if let Some(observation) = sharing::observe(store.as_ref(), run, measured, &profiles).await?
                 && store.record_observation(&observation, now).await?
             {
@@ -97,12 +100,13 @@ impl Profile {
         }
         self.call_to_account(run, speed, &profiles).await?;
         let use_beyond_fraction = self.use_beyond(run);
-        let account = RunAccount { use_beyond_fraction, ..run_account(run, speed, solo_energy_joules) };
+        let account =
+            RunAccount { use_beyond_fraction, slice, ..run_account(run, speed, solo_energy_joules) };
         let (start, gres_type) = (run.summary.start, &run.summary.gres_type);
         store.profile_run(start, gres_type, &account, &lesson, updated.as_ref()).await?;
         self.tell_use_beyond(run, &account).await?;
         self.context.tally.ran(&account.sums, shared_device_seconds(run));
-        if updated.is_some() {
+        if updated.is_some() || account.slice.is_some() {
             self.context.nudges.engine.notify_one();
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! What a run teaches, and what it must not.
 
+mod slices;
+
 use super::*;
 use crate::testing::{at, decision, member, record, start, summary};
 use pillion_core::decision::MemberState;

@@ -151,6 +151,7 @@ impl World {
             ended_at: at(NOW),
             sums: Sums::default(),
             use_beyond_fraction: None,
+            slice: None,
         };
         self.store
             .profile_run(start, &GresType::new("g1"), &account, &LessonKind::Alone.into(), Some(&stored))
@@ -285,6 +286,7 @@ fn view() -> ClusterView {
         }],
         waiting: vec![job(1, "a"), job(2, "b")],
         alone_claims: Vec::new(),
+        slices: pillion_pairing::mig::SliceBook::default(),
         profiles: vec![profile("a"), profile("b")].into(),
         trials: pillion_pairing::TrialBook::default(),
     }

@@ -53,6 +53,7 @@ pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
         waiting,
         alone_claims: alone_claims(&planned, sources.scan),
         profiles: book,
+        slices: sources.slices.to_vec().into(),
         trials,
     }
 }

@@ -196,6 +196,7 @@ mod tests {
         let sources = Sources {
             revision: Revision(0),
             scan: &Scan::default(),
+            slices: &[],
             decisions: held,
             agents: &[(NodeName::new("n1"), agent())].into(),
             stopped: &BTreeMap::new(),

@@ -98,6 +98,7 @@ fn view_beside(world: World, agent: AgentState) -> ClusterView {
     cluster_view(Sources {
         revision: Revision(1),
         scan: &scan,
+        slices: &[],
         decisions: &world.decisions,
         agents: &[(NodeName::new("n1"), agent)].into(),
         stopped: &world.stopped,

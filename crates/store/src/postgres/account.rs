@@ -3,7 +3,7 @@
 use super::convert::{counted, integer, text, timestamp};
 use super::tx::Access::Browse;
 use super::tx::TxError;
-use super::{PgStore, charge};
+use super::{PgStore, charge, slice};
 use crate::accounts::whole_hours;
 use crate::{Account, GroupBy, RunAccount, RunFilter, StoreError, Sums};
 use pillion_core::{GresType, JobStart};
@@ -30,8 +30,18 @@ pub(super) async fn insert(
     gres_type: &GresType,
     run: &RunAccount,
 ) -> Result<(), TxError> {
-    let RunAccount { uid, user, account, partition, workload, node, ended_at, sums, use_beyond_fraction: _ } =
-        run;
+    let RunAccount {
+        uid,
+        user,
+        account,
+        partition,
+        workload,
+        node,
+        ended_at,
+        sums,
+        use_beyond_fraction: _,
+        slice: _,
+    } = run;
     sqlx::query!(
         "with run as (
             insert into run_account (job_id, restart_count, gres_type, ended_at, node, uid, user_name, account,
@@ -81,7 +91,8 @@ pub(super) async fn insert(
     )
     .execute(&mut *conn)
     .await?;
-    charge::add(conn, run).await
+    charge::add(conn, run).await?;
+    slice::add(conn, run).await
 }
 
 #[derive(Debug)]

@@ -29,6 +29,7 @@ mod plan_head;
 mod profile;
 mod run;
 mod sample;
+mod slice;
 mod start;
 mod tx;
 mod unreadable;

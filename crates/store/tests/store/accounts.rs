@@ -115,6 +115,7 @@ fn run() -> impl Strategy<Value = RunAccount> {
                 sent_back_run_count: shared,
             },
             use_beyond_fraction: None,
+            slice: None,
         },
     )
 }

@@ -31,6 +31,7 @@ use crate::reports::{
     a_run_knows_the_decision_it_ran_under, launches_and_events_read_as_recorded,
     old_history_goes_and_what_was_learnt_stays, old_samples_are_pruned,
 };
+use crate::slices::what_runs_in_instances_taught_adds_up;
 use crate::starts::a_start_is_as_slurm_told_of_it;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::report::{Report, ReportBody};
@@ -70,6 +71,7 @@ suite! {
     what_jobs_do_makes_no_plan_stale,
     a_plan_reads_as_it_was_committed,
     each_tenant_has_its_own_instance,
+    what_runs_in_instances_taught_adds_up,
     a_stale_plan_is_refused_whole,
     a_job_is_active_in_one_decision_only,
     a_job_that_was_given_back_can_be_planned_again,

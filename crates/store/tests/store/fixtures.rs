@@ -296,6 +296,7 @@ pub(crate) fn account(id: u32) -> RunAccount {
         ended_at: summary(id).ended_at,
         sums,
         use_beyond_fraction: None,
+        slice: None,
     }
 }
 

@@ -15,6 +15,7 @@ mod names;
 mod operators;
 mod postgres;
 mod reports;
+mod slices;
 mod starts;
 #[path = "../support/postgres.rs"]
 mod support;

@@ -13,6 +13,7 @@ mod names;
 mod operators;
 mod reports;
 mod runs;
+mod slices;
 mod state;
 
 use pillion_store::{Event, Requeue, StoreError, StoredProfile};

@@ -111,6 +111,7 @@ impl Profiles for MemoryStore {
             run.account = Some(account.clone());
             run.lesson = Some(lesson.clone());
             state.add_charge(account);
+            state.add_slice(account);
             if let Some(stored) = profile {
                 let key = (stored.profile.workload.clone(), stored.profile.device_model.clone());
                 state.profiles.insert(key, stored.clone());

@@ -18,6 +18,7 @@ use pillion_core::{
     DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId, WorkloadKey,
 };
 use pillion_pairing::Explanation;
+use pillion_pairing::mig::SliceRecord;
 use pillion_store::{
     CreditLoss, Decision, EXPLANATIONS_MAX, Event, JobRecord, LIST_LIMIT_DEFAULT, Lesson, Member,
     NewDecision, RunAccount, SlurmStart, StoreError, StoredProfile,
@@ -76,6 +77,8 @@ pub(super) struct State {
     pub(super) credit_losses: Vec<CreditLoss>,
     /// Of each workload of a user and of all of his: how many runs count, and their mean.
     pub(super) charges: BTreeMap<(UserId, Option<WorkloadKey>), (u32, f64)>,
+    /// By workload, model and size.
+    pub(super) slices: BTreeMap<(WorkloadKey, String, String), SliceRecord>,
 }
 
 impl State {

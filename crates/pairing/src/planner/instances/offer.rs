@@ -1,6 +1,6 @@
 //! Which of the jobs that wait may have an instance of a device, and how fast each would be in which size. Must not choose.
 
-use crate::mig::{FitRecord, SliceJob, SliceKnowledge, bound_without_promise};
+use crate::mig::{SliceJob, SliceKnowledge, bound_without_promise};
 use crate::planner::admit::{self, Owner};
 use crate::planner::classes::PlanContext;
 use crate::planner::free_capacity::FreeCapacity;
@@ -72,15 +72,19 @@ pub(super) fn in_sizes(
     geometry: &Geometry,
 ) -> SliceJob {
     let job = context.classes[class];
+    let learnt = context.view.slices.get(&job.workload, model);
     let known = SliceKnowledge {
         profile: measured_alone(context, &job.workload, model),
         memory_bytes_declared: job.memory_bytes_declared,
-        fit: FitRecord::default(),
-        measured: None,
+        fit: learnt.map(|learnt| learnt.fit).unwrap_or_default(),
+        measured: learnt.map(|learnt| &learnt.measured),
     };
     let bound = bound_without_promise();
     let promise = if job.slowdown_ratio_max.value() < bound.value() { job.slowdown_ratio_max } else { bound };
-    let own = SliceJob::new(Some(promise), job.submitted_at, &known, geometry);
+    let mut own = SliceJob::new(Some(promise), job.submitted_at, &known, geometry);
+    if known.profile.is_none() {
+        own.speeds.clear();
+    }
     SliceJob { duration_seconds: job.duration_seconds_expected.or(own.duration_seconds), ..own }
 }
 

@@ -1,6 +1,7 @@
 //! Devices that can be cut: who has an instance of his own, who does not, and that there are no pairs in them.
 
 use super::{groups, planned, reason};
+use crate::mig::SliceRecord;
 use crate::model::Contention;
 use crate::plan::{Plan, Reason, Role};
 use crate::planner::plan;
@@ -11,7 +12,7 @@ use pillion_core::device::Mechanism::{Mig, Mps};
 use pillion_core::isolation::Isolation;
 use pillion_core::mig::{Geometry, Slot};
 use pillion_core::share::Sharing;
-use pillion_core::{Shards, SlurmJobId, UnixTime, UserId};
+use pillion_core::{Shards, SlurmJobId, UnixTime, UserId, WorkloadKey};
 
 fn h100() -> &'static Geometry {
     Geometry::of_model("h100").unwrap()
@@ -190,6 +191,39 @@ fn unknown_workloads_and_those_who_owe_runs_have_the_whole_device() {
         let plan = with_walls(&view(vec![cuttable("g0", Mps)], waiting.clone()));
         assert_eq!((slots(&plan), plan.pairings.len()), (vec![], 1));
     }
+}
+
+/// What became of runs in instances goes before what is foretold: too slow in one, out of memory in another.
+#[test]
+fn what_was_seen_in_instances_counts_more_than_what_is_foretold() {
+    let record = |profile: &str, out_of_memory_count, speed_fraction| {
+        let profile = profile.parse().unwrap();
+        SliceRecord {
+            workload: WorkloadKey::new("light"),
+            device_model: "h100".to_owned(),
+            profile,
+            memory_bytes: h100().size(profile).unwrap().memory_bytes,
+            completed_count: u32::from(out_of_memory_count == 0),
+            out_of_memory_count,
+            speed_count: 1,
+            speed_fraction,
+        }
+    };
+    let sizes = |records: Vec<SliceRecord>| {
+        let mut waiting = view(vec![cuttable("g0", Mps)], strangers(1..=4, "light"));
+        waiting.slices = records.into();
+        let mut sizes: Vec<String> =
+            slots(&with_walls(&waiting)).iter().map(|(_, slot)| slot.profile.to_string()).collect();
+        sizes.sort();
+        sizes
+    };
+    assert_eq!(sizes(Vec::new()).len(), 4);
+    let slow = sizes(vec![record("1g.10gb", 0, Some(0.7))]);
+    assert!(!slow.contains(&"1g.10gb".to_owned()) && slow.len() == 3, "{slow:?}");
+    let full = sizes(vec![record("1g.10gb", 1, None)]);
+    assert!(!full.contains(&"1g.10gb".to_owned()) && full.len() >= 3, "{full:?}");
+    let full = sizes(vec![record("2g.20gb", 2, None)]);
+    assert_eq!(full.len(), 2, "gone for good, with all below: {full:?}");
 }
 
 #[test]

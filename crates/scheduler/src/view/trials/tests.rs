@@ -57,6 +57,7 @@ fn made(
     let sources = Sources {
         revision: Revision(1),
         scan: &scan,
+        slices: &[],
         decisions,
         agents: &BTreeMap::new(),
         stopped: &BTreeMap::new(),

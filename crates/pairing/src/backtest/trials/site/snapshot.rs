@@ -59,6 +59,7 @@ impl Site<'_> {
             revision: self.view.revision,
             nodes: self.view.nodes.clone(),
             alone_claims: Vec::new(),
+            slices: crate::mig::SliceBook::default(),
             profiles: self.view.profiles.clone(),
         };
         (view, hosts)
