@@ -129,7 +129,7 @@ local function parse_cap(text)
 end
 
 -- Reads a value of --colocate: {share = bool, slowdown = text, profile = text, memory_bytes = number, cap = text,
--- isolation = text}, or nil and a sentence that says what is allowed.
+-- isolation = text, restart = text}, or nil and a sentence that says what is allowed.
 function M.parse_option(text)
   if text == "" or text == "(null)" or text == "yes" then return { share = true } end
   if text == "no" then return { share = false } end
@@ -153,11 +153,13 @@ function M.parse_option(text)
       key, parsed = "cap", parse_cap(value)
     elseif name == "isolation" then
       key, parsed = "isolation", value == "hard" and value
+    elseif name == "restart" then
+      key, parsed = "restart", value == "yes" and value
     end
     if not parsed then
       return nil, "--colocate: '" .. setting .. "' is not allowed; allowed are yes, no, max-slowdown=R (1 to 10), "
         .. "profile=NAME (1 to 64 letters, digits, dots, underscores or dashes), memory=SIZE (such as 8G, at most 16T), "
-        .. "cap=PART (0.1, 0.2, .. 0.9 or 1) and isolation=hard"
+        .. "cap=PART (0.1, 0.2, .. 0.9 or 1), isolation=hard and restart=yes"
     end
     if option[key] then return nil, "--colocate: " .. name .. "= is given twice; give it once" end
     option[key] = parsed
@@ -475,6 +477,7 @@ local function render_mark(option, digest, partition, gpu, begin)
   end
   if option.cap then fields[#fields + 1] = "c=" .. option.cap end
   if option.isolation then fields[#fields + 1] = "i=" .. option.isolation end
+  if option.restart then fields[#fields + 1] = "oom=1" end
   fields[#fields + 1] = "part=" .. (partition or "")
   fields[#fields + 1] = "field=" .. gpu.field
   fields[#fields + 1] = "gres=" .. gpu.gres
@@ -883,9 +886,14 @@ local function why_fenced(job, rec, now)
     return pool_among(split(rec.partition or "", ","), beat) and "the job is in a pool" or nil
   end
   if not counts_as_pool(rec.partition, beat) then return "the job is not in a pool" end
-  if new.lease then return why_no_release(new, old, rec, now) end
   -- An undo takes pin and lease back, also of a job that is held; the hold stays.
   if new.alone then return lease_of(old) ~= new.u and "the job carries another lease" or nil end
+  -- So does this of a job that ran out of device memory: it waits for a decision once more, with more memory.
+  if new.again ~= old.again then
+    if new.lease or old.again or not old.lease or old.lease ~= new.again then return "the job carries another lease" end
+    return not begins and "no begin time was asked" or nil
+  end
+  if new.lease then return why_no_release(new, old, rec, now) end
   return why_not_waiting(old, rec) or (not begins and "no begin time was asked" or nil)
 end
 

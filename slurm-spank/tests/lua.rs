@@ -82,12 +82,25 @@ impl Generator {
 }
 
 /// Of settings, and nearly.
-const NAMES: [&str; 10] =
-    ["max-slowdown", "profile", "memory", "cap", "isolation", "Memory", "max_slowdown", "yes", "no", ""];
+const NAMES: [&str; 11] = [
+    "max-slowdown",
+    "profile",
+    "memory",
+    "cap",
+    "isolation",
+    "restart",
+    "Memory",
+    "max_slowdown",
+    "yes",
+    "no",
+    "",
+];
 
 /// Values around the edges of the grammar: pieces that are right, nearly right and wrong, put together at random.
 fn values() -> Vec<Vec<u8>> {
-    const VALUES: [&str; 45] = [
+    const VALUES: [&str; 47] = [
+        "yes",
+        "early",
         "hard",
         "shared",
         "0.1",
@@ -153,7 +166,7 @@ fn values() -> Vec<Vec<u8>> {
             .collect();
         all.push(settings.join(",").into_bytes());
     }
-    for name in &NAMES[..5] {
+    for name in &NAMES[..6] {
         all.extend(VALUES.iter().map(|value| format!("{name}={value}").into_bytes()));
     }
     all
@@ -176,7 +189,8 @@ fn read_by_rust(value: &[u8]) -> String {
             let cap = request.cap.map_or("-".to_owned(), |cap| cap.to_string());
             let isolation = request.isolation.map_or("-".to_owned(), |isolation| isolation.to_string());
             let profile = request.profile_name.as_deref().unwrap_or("-");
-            format!("yes {slowdown} {profile} {memory} {cap} {isolation}")
+            let restart = if request.restart { "yes" } else { "-" };
+            format!("yes {slowdown} {profile} {memory} {cap} {isolation} {restart}")
         }
     }
 }

@@ -7,7 +7,7 @@ use pillion_tests::process::Program;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
-const EXAMPLES: [&str; 14] = [
+const EXAMPLES: [&str; 16] = [
     "yes",
     "no",
     "(null)",
@@ -21,6 +21,8 @@ const EXAMPLES: [&str; 14] = [
     "cap=1",
     "isolation=hard",
     "isolation=hard,cap=0.3",
+    "restart=yes",
+    "memory=8G,restart=yes",
     "max-slowdown=1.1,profile=bert,memory=24GB,cap=0.9",
 ];
 /// How many values one run of the interpreter reads.
@@ -72,7 +74,8 @@ fn read_by_rust(value: &[u8]) -> String {
             let memory = or_none(request.memory_bytes.map(|bytes| bytes.to_string()));
             let cap = or_none(request.cap.map(|cap| cap.to_string()));
             let isolation = or_none(request.isolation.map(|isolation| isolation.to_string()));
-            format!("yes {slowdown} {} {memory} {cap} {isolation}", or_none(request.profile_name))
+            let restart = if request.restart { "yes" } else { "-" };
+            format!("yes {slowdown} {} {memory} {cap} {isolation} {restart}", or_none(request.profile_name))
         }
     }
 }

@@ -201,6 +201,16 @@ pub enum Trials {
     On,
 }
 
+/// What becomes of a job that ran out of device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OomRequeue {
+    /// It is started again where its user said so.
+    Ask,
+    /// It is not started again, whatever its user said.
+    Never,
+}
+
 /// By what shards are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -264,6 +274,11 @@ pub struct PolicyConfig {
     /// a workload that was not seen beside others, by how much more its user's were. A running job keeps what it was booked with.
     #[schemars(with = "String", extend("enum" = ["profile", "use"]))]
     pub shards_by: ShardsBy,
+    /// What becomes of a job that certainly ran out of GPU memory beside others or under a memory limit. "ask": where its user wrote
+    /// --colocate=restart=yes, it is started again once, with at least half as much again, unless it was submitted with --no-requeue or
+    /// ran longer than an hour. "never": its user is told, and nothing else.
+    #[schemars(with = "String", extend("enum" = ["ask", "never"]))]
+    pub oom_requeue: OomRequeue,
     /// Devices that one user's jobs may hold at once for themselves alone, because they are measured or leave room for nobody,
     /// before his next such job comes after everybody else's. It costs nobody anything who waits alone.
     #[schemars(range(min = 1, max = 100_000))]
@@ -414,6 +429,7 @@ impl Default for PolicyConfig {
             first_run_seconds_min: 300.0,
             credit_runs: 10,
             shards_by: ShardsBy::Profile,
+            oom_requeue: OomRequeue::Ask,
             alone_devices_max: 4,
             broken_budget_fraction: 0.02,
             pair_when_idle: true,

@@ -32,6 +32,8 @@ const LATE_SECONDS: f64 = 2.0;
 const FULL: f64 = 0.97;
 /// Below this there is no verdict.
 const CONFIDENCE_MIN: f64 = 0.35;
+/// From here on a verdict is sure enough to start a job again for it: what device libraries alone print, or all other signs together.
+const CONFIDENCE_SURE: f64 = 0.75;
 
 /// How sure each sign of a lack of memory makes by itself. Judged, not measured: no labelled failures are at hand.
 const SAID_SURELY: f64 = 0.8;
@@ -159,6 +161,13 @@ pub struct FaultVerdict {
     pub evidence: Vec<String>,
     /// How sure all signs together make.
     pub confidence: Fraction,
+}
+
+impl FaultVerdict {
+    /// Whether device memory ran out for certain.
+    pub fn is_surely_out_of_memory(&self) -> bool {
+        self.rule.kind() == FailureKind::OutOfMemory && self.confidence.value() >= CONFIDENCE_SURE
+    }
 }
 
 impl fmt::Display for FaultVerdict {

@@ -24,8 +24,10 @@ pub const MARK_PREFIX: &str = "pillion1";
 pub const MARK_LENGTH_MAX: usize = 520;
 
 /// Every field that this release knows.
-const FIELDS: [&str; 15] =
-    ["w", "s", "m", "c", "i", "part", "field", "gres", "other", "begin", "lease", "r", "alone", "u", "left"];
+const FIELDS: [&str; 17] = [
+    "w", "s", "m", "c", "i", "oom", "part", "field", "gres", "other", "begin", "again", "lease", "r",
+    "alone", "u", "left",
+];
 
 /// What is known of a managed job from Slurm alone. Its texts are short, and a long queue has many: they stand in the mark itself.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -34,12 +36,14 @@ pub struct Mark {
     pub workload_digest: CompactString,
     /// `s`: the promise, where the user gave one.
     pub slowdown_ratio_max: Option<f64>,
-    /// `m`: declared device memory in MiB.
+    /// `m`: device memory in MiB: as declared, or what it is to have after it ran out.
     pub memory_mib: Option<u64>,
     /// `c`: the cap under which it is to run alone, where the user had it measured.
     pub cap: Option<CapStep>,
     /// `i`: what is to stand between it and jobs of other users, where the user asked for more than the site gives.
     pub isolation: Isolation,
+    /// `oom`: its user lets it be started again once, with more memory, after it ran out of device memory.
+    pub restart: bool,
     /// `part`: the partition that the user asked for (empty: the default partition).
     pub original_partition: CompactString,
     /// `field`: which field named the GPU: `node`, `job`, `task` or `socket`.
@@ -50,6 +54,8 @@ pub struct Mark {
     pub other_gres: CompactString,
     /// `begin`: the user's own begin time in epoch seconds, 0 for none.
     pub original_begin_epoch: u64,
+    /// `again`: the lease under which it ran out of device memory; since then it has more, and is not started again for that.
+    pub again_lease_epoch: Option<u64>,
     /// `lease`: when this job was released; absent while it waits.
     pub lease_epoch: Option<u64>,
     /// `r`: the restart count that the release was made for.
@@ -120,6 +126,8 @@ impl Mark {
             "m" => self.memory_mib = Some(value.parse().ok()?),
             "c" => self.cap = Some(value.parse().ok()?),
             "i" => self.isolation = value.parse().ok()?,
+            "oom" => self.restart = value == "1",
+            "again" => self.again_lease_epoch = Some(value.parse().ok()?),
             "part" => self.original_partition = value.into(),
             "field" => self.original_field = value.into(),
             "gres" => self.original_gres = value.into(),
@@ -155,6 +163,20 @@ impl Mark {
         Self { lease_epoch: None, lease_restart_count: None, alone: true, undone_lease_epoch, ..self.clone() }
     }
 
+    /// The mark with which a job that ran out of device memory waits for a decision once more, with so much. It names the lease
+    /// that it takes back, as an undo does; `None`: there is none, or it was given more once before.
+    pub fn again(&self, memory_mib: u64) -> Option<Self> {
+        let lease_epoch = self.lease_epoch.filter(|_| self.again_lease_epoch.is_none())?;
+        Some(Self {
+            memory_mib: Some(memory_mib),
+            again_lease_epoch: Some(lease_epoch),
+            lease_epoch: None,
+            lease_restart_count: None,
+            undone_lease_epoch: None,
+            ..self.clone()
+        })
+    }
+
     /// The mark of a job that is given its own request back outside the pool.
     #[must_use]
     pub fn left(&self) -> Self {
@@ -188,9 +210,15 @@ impl fmt::Display for Mark {
         if !self.isolation.is_shared() {
             write!(f, ";i={}", self.isolation)?;
         }
+        if self.restart {
+            f.write_str(";oom=1")?;
+        }
         write!(f, ";part={};field={}", self.original_partition, self.original_field)?;
         write!(f, ";gres={};other={}", self.original_gres, self.other_gres)?;
         write!(f, ";begin={}", self.original_begin_epoch)?;
+        if let Some(epoch) = self.again_lease_epoch {
+            write!(f, ";again={epoch}")?;
+        }
         if let Some(epoch) = self.lease_epoch {
             write!(f, ";lease={epoch}")?;
         }
@@ -222,6 +250,7 @@ mod tests {
             memory_mib: Some(8192),
             cap: CapStep::from_tenths(3),
             isolation: Isolation::Hard,
+            restart: true,
             original_partition: "gpu".into(),
             original_field: "node".into(),
             original_gres: "gpu:a100:1".into(),
@@ -234,7 +263,8 @@ mod tests {
     #[test]
     fn a_mark_reads_back_as_it_was_written() {
         let leased = sample().leased(UnixTime::from_epoch(1_700_000_000), 2);
-        for mark in [Mark::default(), sample(), leased.clone(), leased.undone(), leased.left()] {
+        let again = leased.again(12_288).unwrap();
+        for mark in [Mark::default(), sample(), leased.clone(), leased.undone(), leased.left(), again] {
             assert_eq!(Mark::parse(&mark.to_string()), Ok(Some(mark)));
         }
     }
@@ -244,6 +274,17 @@ mod tests {
         let undone = sample().leased(UnixTime::from_epoch(5), 0).undone();
         assert_eq!(undone, Mark { alone: true, undone_lease_epoch: Some(5), ..sample() });
         assert_eq!(undone.undone().undone_lease_epoch, Some(0), "there was no lease to take back");
+    }
+
+    #[test]
+    fn a_job_is_given_more_memory_once() {
+        let leased = sample().leased(UnixTime::from_epoch(5), 0);
+        let again = leased.again(12_288).unwrap();
+        let expected = Mark { memory_mib: Some(12_288), again_lease_epoch: Some(5), ..sample() };
+        assert_eq!(again, expected);
+        assert_eq!(again.again(20_000), None, "it has no lease");
+        assert_eq!(again.leased(UnixTime::from_epoch(9), 1).again(20_000), None, "it was given more before");
+        assert_eq!(again.leased(UnixTime::from_epoch(9), 1).undone().again_lease_epoch, Some(5));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! ```text
 //! option  = "" | "(null)" | "yes" | "no" | setting { "," setting }
 //! setting = "max-slowdown=" 1.00..10.00 | "profile=" [A-Za-z0-9._-]{1,64} | "memory=" digits [K|M|G|T][iB|B]
-//!         | "cap=" ("0.1" | "0.2" | .. | "0.9" | "1") | "isolation=hard"
+//!         | "cap=" ("0.1" | "0.2" | .. | "0.9" | "1") | "isolation=hard" | "restart=yes"
 //! ```
 
 use crate::isolation::Isolation;
@@ -39,18 +39,21 @@ pub struct ColocateRequest {
     pub cap: Option<CapStep>,
     /// What is to stand between it and jobs of other users, where it is more than the site's default.
     pub isolation: Option<Isolation>,
+    /// Once it has run out of device memory for certain, it may be started again with more: once.
+    pub restart: bool,
 }
 
 impl fmt::Display for ColocateRequest {
     /// As a user writes it; `yes` where nothing is set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { slowdown_ratio_max, profile_name, memory_bytes, cap, isolation } = self;
+        let Self { slowdown_ratio_max, profile_name, memory_bytes, cap, isolation, restart } = self;
         let settings = [
             slowdown_ratio_max.map(|ratio| format!("max-slowdown={}", ratio.value())),
             profile_name.as_ref().map(|name| format!("profile={name}")),
             memory_bytes.map(|bytes| format!("memory={}K", bytes >> 10)),
             cap.map(|cap| format!("cap={cap}")),
             isolation.map(|isolation| format!("isolation={isolation}")),
+            restart.then(|| "restart=yes".to_owned()),
         ];
         let settings: Vec<String> = settings.into_iter().flatten().collect();
         f.write_str(if settings.is_empty() { "yes" } else { "" })?;
@@ -69,8 +72,8 @@ pub enum InvalidOption {
     BadByte(u8),
     /// Not one of the known settings.
     #[error(
-        "--colocate: unknown setting '{0}'; allowed are yes, no, max-slowdown=R, profile=NAME, memory=SIZE, cap=PART and \
-         isolation=hard"
+        "--colocate: unknown setting '{0}'; allowed are yes, no, max-slowdown=R, profile=NAME, memory=SIZE, cap=PART, \
+         isolation=hard and restart=yes"
     )]
     UnknownSetting(String),
     /// The same setting twice.
@@ -97,6 +100,12 @@ pub enum InvalidOption {
     /// Not a wall: a user may ask for more than the site gives, never for less.
     #[error("--colocate: isolation={0} is not allowed; write hard, or leave it out for what the site gives")]
     BadIsolation(String),
+    /// Not a consent. Nothing is ended before it has run out of memory by itself.
+    #[error(
+        "--colocate: restart={0} is not allowed; write yes to have the job started again once, with more memory, after it ran \
+         out of GPU memory"
+    )]
+    BadRestart(String),
 }
 
 /// Reads the value of `--colocate`. `None`, the empty text and Slurm's `(null)` mean that no value was given.
@@ -138,6 +147,9 @@ fn apply(request: &mut ColocateRequest, setting: &str) -> Result<(), InvalidOpti
             let wanted = wanted.ok_or_else(|| InvalidOption::BadIsolation(value.to_owned()))?;
             set(&mut request.isolation, "isolation", wanted)
         }
+        "restart" if value != "yes" => Err(InvalidOption::BadRestart(value.to_owned())),
+        "restart" if std::mem::replace(&mut request.restart, true) => Err(InvalidOption::Twice("restart")),
+        "restart" => Ok(()),
         _ => Err(unknown()),
     }
 }
@@ -213,14 +225,17 @@ mod tests {
 
     #[test]
     fn all_settings_together() {
-        let parsed =
-            parse(Some("max-slowdown=1.15,profile=bert-base.v2,memory=8G,cap=0.3,isolation=hard")).unwrap();
+        let parsed = parse(Some(
+            "max-slowdown=1.15,profile=bert-base.v2,memory=8G,cap=0.3,isolation=hard,restart=yes",
+        ))
+        .unwrap();
         let expected = ColocateRequest {
             slowdown_ratio_max: SlowdownRatio::try_promise(1.15).ok(),
             profile_name: Some("bert-base.v2".to_owned()),
             memory_bytes: Some(8 << 30),
             cap: CapStep::from_tenths(3),
             isolation: Some(Isolation::Hard),
+            restart: true,
         };
         assert_eq!(parsed, ColocateOption::Yes(expected));
     }
@@ -246,6 +261,9 @@ mod tests {
             ("isolation=shared", "isolation=shared is not allowed; write hard"),
             ("isolation=", "write hard"),
             ("isolation=hard,isolation=hard", "isolation= is given twice"),
+            ("restart=early", "restart=early is not allowed; write yes"),
+            ("restart=no", "started again once, with more memory, after it ran out of GPU memory"),
+            ("restart=yes,restart=yes", "restart= is given twice"),
             ("profile=a b", "found byte 0x20"),
             ("profile=a\nb", "found byte 0x0a"),
             ("yes,memory=8G", "unknown setting 'yes'"),
@@ -277,6 +295,7 @@ mod tests {
             memory_kib in proptest::option::of(1_u64..=16 << 30),
             tenths in 0_u8..=10,
             is_isolated in proptest::bool::ANY,
+            restart in proptest::bool::ANY,
         ) {
             let request = ColocateRequest {
                 slowdown_ratio_max: promise.and_then(|promise| SlowdownRatio::try_promise(f64::from(promise) / 100.0).ok()),
@@ -284,6 +303,7 @@ mod tests {
                 memory_bytes: memory_kib.map(|kib| kib << 10),
                 cap: CapStep::from_tenths(tenths),
                 isolation: is_isolated.then_some(Isolation::Hard),
+                restart,
             };
             proptest::prop_assert_eq!(parse(Some(&request.to_string())), Ok(ColocateOption::Yes(request)));
         }

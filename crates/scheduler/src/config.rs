@@ -5,7 +5,8 @@ use crate::grpc::auth::Operators;
 use crate::pace::PaceSettings;
 use crate::train::Training;
 use pillion_config::{
-    FirstRuns, Isolation, Objective, PolicyConfig, Scheduler, ShardsBy, TrainingConfig, Trials, Users,
+    FirstRuns, Isolation, Objective, OomRequeue, PolicyConfig, Scheduler, ShardsBy, TrainingConfig, Trials,
+    Users,
 };
 use pillion_core::SlowdownRatio;
 use pillion_core::isolation::Isolation as Wall;
@@ -24,6 +25,7 @@ pub fn settings(config: &Scheduler) -> Settings {
         alone_devices_max: config.policy.alone_devices_max,
         credit_runs: config.policy.credit_runs,
         books_by_use: config.policy.shards_by == ShardsBy::Use,
+        restarts_by_consent: config.policy.oom_requeue == OomRequeue::Ask,
         heartbeat_path: Some(config.heartbeat_path.clone()),
         gpu_types: config.pool.gpu_types.clone(),
         training: training(config.training),
@@ -60,6 +62,7 @@ fn policy(config: &PolicyConfig) -> Policy {
         // Of users and the order in which they are served, and of what runs already: the scheduler's own.
         credit_runs: _,
         shards_by: _,
+        oom_requeue: _,
         alone_devices_max: _,
         broken_budget_fraction,
         pair_when_idle,
@@ -162,6 +165,17 @@ mod tests {
         assert!(books_by_use("shards_by = \"use\""));
         let text = "[pool]\npartitions = [\"a\"]\n[policy]\nshards_by = \"guess\"\n";
         assert!(pillion_config::parse_scheduler(text).is_err());
+    }
+
+    #[test]
+    fn who_ran_out_of_memory_is_started_again_by_consent_unless_the_site_forbids_it() {
+        let restarts = |line: &str| {
+            let text = format!("[pool]\npartitions = [\"a\"]\n[policy]\n{line}");
+            pillion_config::parse_scheduler(&text).map(|config| settings(&config).restarts_by_consent)
+        };
+        assert_eq!((restarts("").ok(), restarts("oom_requeue = \"ask\"").ok()), (Some(true), Some(true)));
+        assert_eq!(restarts("oom_requeue = \"never\"").ok(), Some(false));
+        assert!(restarts("oom_requeue = \"always\"").is_err());
     }
 
     #[test]

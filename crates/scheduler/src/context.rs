@@ -59,6 +59,8 @@ pub struct Settings {
     pub credit_runs: u32,
     /// Whether what runs used beyond their profiles is booked with the next ones.
     pub books_by_use: bool,
+    /// Whether who ran out of device memory is started again where its user lets it.
+    pub restarts_by_consent: bool,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
     /// Names by device model under which users may ask for it.
@@ -89,6 +91,7 @@ impl Default for Settings {
             heartbeat_path: None,
             credit_runs: 10,
             books_by_use: false,
+            restarts_by_consent: true,
             alone_devices_max: 4,
             gpu_types: BTreeMap::new(),
             history_kept: None,

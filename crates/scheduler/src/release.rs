@@ -6,6 +6,7 @@
 //! (docs/decisions/0012-a-fence-under-slurms-lock.md). The lease in `AdminComment` is adopted after a crash in between, and
 //! is what `pillion rescue` undoes when nobody else is left.
 
+use crate::analysis::mebibytes;
 use crate::context::Context;
 use crate::fence;
 use crate::scan::{Scan, mark_of};
@@ -14,6 +15,7 @@ use crate::tick_error::TickError;
 use futures::StreamExt;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
+use pillion_core::mark::Mark;
 use pillion_core::report::ToAgent;
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, JobStart, SlurmJobId, UnixTime, report};
@@ -293,6 +295,16 @@ impl Release {
     }
 
     async fn reset(&self, job: &Job, at: UnixTime) -> Result<(), TickError> {
+        if let Some(mark) = self.with_more_memory(job).await?
+            && self.wait_again(job, &mark).await?
+        {
+            let more = mark.memory_mib.unwrap_or(0).saturating_mul(1 << 20);
+            let detail =
+                format!("it waits again after it ran out of device memory, for at least {}", mebibytes(more));
+            self.event(at, EventKind::Restarted, job.id, None, detail).await?;
+            self.context.tally.event(&EventKind::Restarted);
+            return Ok(());
+        }
         match self.put_back(job).await {
             Ok(()) => {}
             // It was changed since: the next scan tells.
@@ -308,6 +320,37 @@ impl Release {
         self.event(at, EventKind::Restarted, job.id, None, detail).await?;
         self.context.tally.event(&EventKind::Restarted);
         Ok(())
+    }
+
+    /// The mark with which a job waits again that was started again for lack of device memory; `None` for any other.
+    async fn with_more_memory(&self, job: &Job) -> Result<Option<Mark>, TickError> {
+        let started_again =
+            |mark: &&Mark| mark.lease_restart_count.is_some_and(|count| job.restart_count > count);
+        let Some(mark) = mark_of(job).filter(|mark| mark.restart).filter(started_again) else {
+            return Ok(None);
+        };
+        let last = self.context.store.last_requeue(job.id).await?;
+        let of_it = last.filter(|last| {
+            // Not of another job of that number.
+            mark.lease_restart_count == Some(last.start.restart_count) && last.decided_at >= job.submitted_at
+        });
+        let need = of_it.and_then(|last| last.cause.memory_bytes()).map(|bytes| bytes.div_ceil(1 << 20));
+        Ok(need.and_then(|mib| mark.again(mib.max(mark.memory_mib.unwrap_or(0)))))
+    }
+
+    /// `false`: it was changed since, or a `pillion.lua` of an earlier release is there, which knows nothing of this.
+    async fn wait_again(&self, job: &Job, mark: &Mark) -> Result<bool, TickError> {
+        let context = &self.context;
+        let again = updates::again(mark, context.now(), context.settings.bound);
+        let answer = context.slurm.update(&[job.id], &again).await;
+        let answered_at = context.now();
+        context.board_mut().tried.insert(job.start(), answered_at);
+        context.nudges.watch.notify_one();
+        match answer {
+            Ok(()) => Ok(true),
+            Err(SlurmError::Failed { .. } | SlurmError::Fenced { .. }) => Ok(false),
+            Err(error) => Err(TickError::slurm("have a job wait again")(error)),
+        }
     }
 
     /// Ends a member's part in a decision without touching its job. `is_refused`: the same plan would fail again.

@@ -61,6 +61,19 @@ pub fn undo(job: &Job, mark: &Mark, now: UnixTime) -> JobUpdate {
     }
 }
 
+/// Puts back the request of a job that ran out of device memory, so that it waits for a decision once more: Slurm starts it alone at
+/// the latest one bound later. `mark`: with its need ([`Mark::again`]). A hold of its user's stays.
+pub fn again(mark: &Mark, now: UnixTime, bound: Duration) -> JobUpdate {
+    let (own_begin, latest) = (UnixTime::from_epoch(mark.original_begin_epoch), now + bound);
+    JobUpdate {
+        gres: Some(mark.gres_with(WHOLE_DEVICE)),
+        required_nodes: Some(String::new()),
+        partition: None,
+        admin_comment: Some(mark.to_string()),
+        start_time: Some(if own_begin > latest { own_begin } else { latest }),
+    }
+}
+
 /// Gives a job that is outside the pool its own request back. When it may begin is left as it is: its user may have said so.
 pub fn leave(mark: &Mark) -> JobUpdate {
     JobUpdate {

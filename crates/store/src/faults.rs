@@ -4,7 +4,7 @@ use super::{Event, StoreError};
 use async_trait::async_trait;
 use pillion_core::event::EventKind;
 use pillion_core::health::{DeviceCondition, DeviceFault};
-use pillion_core::{GresType, JobStart, NodeName, UnixTime};
+use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 
 /// What was found out about one run.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -24,24 +24,37 @@ pub enum RequeueCause {
     Evicted,
     /// It runs beside others, it came last, and a promise is being broken there.
     SentBack,
+    /// It ran out of device memory for certain, and its user lets it be started again.
+    OutOfMemory {
+        /// What its next start is to have at least.
+        memory_bytes: u64,
+    },
 }
 
 impl RequeueCause {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Victim, Self::Evicted, Self::SentBack];
+    /// As it was stored; `None`: it is none of them.
+    pub fn read(word: &str, memory_bytes: Option<u64>) -> Option<Self> {
+        let memory = memory_bytes.map(|memory_bytes| Self::OutOfMemory { memory_bytes });
+        let all = [Self::Victim, Self::Evicted, Self::SentBack].into_iter().chain(memory);
+        all.into_iter().find(|cause| cause.as_str() == word)
+    }
 
     /// Whether it may be intended where another requeue of the same job was, and what became of that (`None`: nothing yet). An
     /// eviction may where that is settled. A victim, who is started again once, where that was no victim's and came to nothing.
     /// Who is to be sent back may where an operator wanted it and Slurm refused: he is sent back once, and so is only asked once.
+    /// One that ran out of memory was started again beside others, where both may still happen; it may itself where the other
+    /// came to nothing.
     pub const fn may_follow(self, old: Self, outcome: Option<RequeueOutcome>) -> bool {
+        let is_refused = matches!(outcome, Some(RequeueOutcome::Refused));
+        let was_given_more = matches!(old, Self::OutOfMemory { .. }) && outcome.is_some();
         match self {
             Self::Evicted => outcome.is_some(),
             Self::Victim => {
-                !matches!(old, Self::Victim) && !matches!(outcome, Some(RequeueOutcome::Requeued))
+                was_given_more
+                    || (!matches!(old, Self::Victim) && !matches!(outcome, Some(RequeueOutcome::Requeued)))
             }
-            Self::SentBack => {
-                matches!(old, Self::Evicted) && matches!(outcome, Some(RequeueOutcome::Refused))
-            }
+            Self::SentBack => was_given_more || (matches!(old, Self::Evicted) && is_refused),
+            Self::OutOfMemory { .. } => !matches!(old, Self::OutOfMemory { .. }) && is_refused,
         }
     }
 
@@ -51,16 +64,28 @@ impl RequeueCause {
             Self::Victim => "victim",
             Self::Evicted => "evicted",
             Self::SentBack => "sent-back",
+            Self::OutOfMemory { .. } => "out-of-memory",
+        }
+    }
+
+    /// What the next start is to have at least of device memory, where it is started again for that.
+    pub const fn memory_bytes(self) -> Option<u64> {
+        match self {
+            Self::OutOfMemory { memory_bytes } => Some(memory_bytes),
+            Self::Victim | Self::Evicted | Self::SentBack => None,
         }
     }
 
     /// Whether the job runs until it is requeued.
     pub const fn ends_the_job(self) -> bool {
-        !matches!(self, Self::Victim)
+        match self {
+            Self::Evicted | Self::SentBack => true,
+            Self::Victim | Self::OutOfMemory { .. } => false,
+        }
     }
 }
 
-/// A job that is to be started again, alone.
+/// A job that is to be started again: alone, but for one that ran out of memory, which is only given more.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requeue {
     pub cause: RequeueCause,
@@ -167,6 +192,8 @@ pub trait Faults: Send + Sync {
     ) -> Result<bool, StoreError>;
     /// Requeues that were decided and that nothing became of yet, oldest first.
     async fn open_requeues(&self) -> Result<Vec<Requeue>, StoreError>;
+    /// The newest requeue that was intended of a job, whatever became of it.
+    async fn last_requeue(&self, job_id: SlurmJobId) -> Result<Option<Requeue>, StoreError>;
     /// What became of a requeue, with its event. `Ok(false)`: that was known already, and nothing is kept.
     async fn settle_requeue(
         &self,

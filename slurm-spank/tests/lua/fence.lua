@@ -155,6 +155,29 @@ S.test("an undo takes back the lease that it names, and no other", function()
   passes("the mark alone", mark(";u=5;alone=1"), {}, leased)
 end)
 
+S.test("after it ran out of memory the lease that is named is taken back, once", function()
+  local leased = waiting({ admin_comment = mark(";lease=5;r=0") })
+  passes("that lease", mark(";again=5"), UNPIN, leased)
+  refused("another", mark(";again=6"), UNPIN, leased, "the job carries another lease")
+  refused("none", mark(";again=0"), UNPIN, nil, "the job carries another lease")
+  refused("one that is gone", mark(";again=5"), UNPIN, nil, "the job carries another lease")
+  refused("alone by now", mark(";again=5"), UNPIN, waiting({ admin_comment = mark(";u=5;alone=1") }), "the job carries another lease")
+  refused("a second time", mark(";again=9"), UNPIN, waiting({ admin_comment = mark(";again=5;lease=9;r=1") }),
+    "the job carries another lease")
+  refused("forgotten", mark(), { begin_time = NOW + 600 }, waiting({ admin_comment = mark(";again=5") }),
+    "the job carries another lease")
+  refused("no begin time", mark(";again=5"), { tres_per_node = "gres/shard:100" }, leased, "no begin time was asked")
+  passes("a held job", mark(";again=5"), UNPIN, waiting({ admin_comment = mark(";lease=5;r=0"), priority = 0 }))
+  passes("a restarted job", mark(";again=5"), UNPIN, waiting({ admin_comment = mark(";lease=5;r=0"), restart_cnt = 3 }))
+  -- From then on it is one that waits.
+  local waits = waiting({ admin_comment = mark(";again=5") })
+  passes("a renewal", mark(";again=5"), { begin_time = NOW + 600 }, waits)
+  passes("a release", mark(";again=5" .. lease()), PIN, waits)
+  refused("a release that forgets it", mark(lease()), PIN, waits, "the job carries another lease")
+  refused("a release with it", mark(";again=5" .. lease()), PIN, leased, "the job carries another lease")
+  passes("an undo", mark(";again=5;u=9;alone=1"), UNPIN, waiting({ admin_comment = mark(";again=5;lease=9;r=0") }))
+end)
+
 S.test("its own request is given back outside the pool only", function()
   local own = { tres_per_node = "gres/gpu:1", req_nodes = "", begin_time = NOW }
   local out = waiting({ partition = "gpu,long", priority = 0 })

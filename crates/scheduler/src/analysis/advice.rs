@@ -48,7 +48,8 @@ fn after_failure(facts: &AdviceFacts) -> Option<String> {
             .memory_bytes_peak
             .map_or_else(String::new, |peak| format!(" (it held {})", mebibytes(peak)));
         return Some(format!(
-            "It probably ran out of GPU memory{peak}: write memory=SIZE with what it needs, such as memory=24G"
+            "It probably ran out of GPU memory{peak}: write memory=SIZE with what it needs, such as memory=24G, or restart=yes to \
+             have it started again once with more"
         ));
     }
     match facts.ending {
@@ -122,7 +123,7 @@ fn for_more(facts: &AdviceFacts) -> Option<String> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "printed whole")]
-fn mebibytes(bytes: u64) -> String {
+pub(crate) fn mebibytes(bytes: u64) -> String {
     let mebibytes = bytes as f64 / MIB;
     if mebibytes >= 1024.0 { format!("{:.1} GiB", mebibytes / 1024.0) } else { format!("{mebibytes:.0} MiB") }
 }

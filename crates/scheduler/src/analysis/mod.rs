@@ -7,5 +7,6 @@ mod slowness;
 
 pub use account::run_account;
 pub(crate) use account::shared_device_seconds;
+pub(crate) use advice::mebibytes;
 pub use advice::{AdviceFacts, advise};
 pub use slowness::{RunSeen, SlowCause, SlowKind, Usual, slow_causes, speed_fraction};

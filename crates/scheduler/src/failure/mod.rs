@@ -1,6 +1,6 @@
 //! Why runs failed: joins what the agent saw with how Slurm says the job ended, each run once. What is found becomes an
 //! event of the job; a tenant that died with another of its device is requeued, once and alone
-//! (docs/principles.md#who-may-share).
+//! (docs/principles.md#who-may-share), and one that ran out of device memory once with more, where its user lets it.
 //!
 //! ```text
 //!  summary (agent) ──┐
@@ -8,12 +8,15 @@
 //! ```
 
 pub mod ending;
+pub(crate) mod memory;
 pub mod requeue;
 mod victim;
 
+use crate::analysis::mebibytes;
 use crate::context::Context;
-use crate::scan::Scan;
+use crate::scan::{Scan, mark_of};
 use crate::tick_error::TickError;
+use memory::{Restart, restart};
 use pillion_core::event::EventKind;
 use pillion_core::fault::{self, Ending, FaultVerdict, REQUEUE_AGE_SECONDS_MAX, StartSeen};
 use pillion_core::health::FaultKind;
@@ -86,9 +89,12 @@ impl Judge {
         let mut judgement = Judgement::default();
         let own_xid = verdict.is_none().then(|| named_by_driver(run)).flatten();
         judgement.events.extend(own_xid.map(|detail| event(run, now, EventKind::ProgramFault, detail)));
-        judgement
-            .events
-            .extend(verdict.map(|verdict| event(run, now, verdict.rule.kind().into(), verdict.to_string())));
+        if let Some(verdict) = verdict {
+            let restart = self.restart(run, &verdict, scan);
+            let detail = format!("{verdict}{}", in_words(&restart));
+            judgement.events.push(event(run, now, verdict.rule.kind().into(), detail));
+            judgement.requeue = more_memory(run, &restart, now);
+        }
         match victim {
             Victim::Undecided => return Ok(None),
             Victim::No => {}
@@ -116,6 +122,17 @@ impl Judge {
             info!(start = %run.summary.start, ending = ?run.job.ending, "nothing shows a fault");
         }
         Ok(Some(judgement))
+    }
+
+    /// What is done about a start that ran out of device memory.
+    fn restart(&self, run: &MeasuredRun, verdict: &FaultVerdict, scan: &Scan) -> Restart {
+        if !verdict.is_surely_out_of_memory() {
+            return Restart::Unwanted;
+        }
+        let start = run.summary.start;
+        let job = scan.jobs.get(&start.job_id).filter(|job| job.restart_count == start.restart_count);
+        let is_let = self.context.settings.restarts_by_consent;
+        restart(run, job.and_then(mark_of), is_let, self.context.now())
     }
 
     async fn mps_died_at(&self, run: &MeasuredRun) -> Result<Vec<UnixTime>, TickError> {
@@ -158,6 +175,28 @@ fn candidate(run: &MeasuredRun, verdict: Option<&FaultVerdict>) -> Option<Ending
     run.summary.signs.as_ref()?;
     let ending = ending_of(run).filter(|ending| fault::failed_by_itself(*ending))?;
     (run.job.ending == Some(JobEnding::Failed) && verdict.is_none()).then_some(ending)
+}
+
+/// What follows a verdict in its sentence.
+fn in_words(restart: &Restart) -> String {
+    match restart {
+        Restart::Unwanted => String::new(),
+        Restart::No(why) => format!("; it is not started again: {why}"),
+        Restart::With { memory_bytes, .. } => {
+            format!("; it is to be started again once, with at least {}", mebibytes(*memory_bytes))
+        }
+    }
+}
+
+fn more_memory(run: &MeasuredRun, restart: &Restart, now: UnixTime) -> Option<Requeue> {
+    let Restart::With { memory_bytes, had_bytes } = *restart else { return None };
+    Some(Requeue {
+        cause: RequeueCause::OutOfMemory { memory_bytes },
+        start: run.summary.start,
+        node: run.node.clone(),
+        decided_at: now,
+        reason: format!("it ran out of device memory with {}", mebibytes(had_bytes)),
+    })
 }
 
 fn event(run: &MeasuredRun, at: UnixTime, kind: EventKind, detail: String) -> Event {

@@ -1,11 +1,13 @@
-//! Carries out requeues that `Judge` decided, evictions that an operator ordered, and guests that `pace` sends back: one
-//! `scontrol requeue`, and what became of it. Slurm itself refuses it for a job whose user asked for `--no-requeue`. Nothing is chosen here but when to
+//! Carries out requeues that `Judge` decided (victims, and who ran out of device memory), evictions that an operator ordered, and
+//! guests that `pace` sends back: one `scontrol requeue`, and what became of it. Slurm itself refuses it for a job whose user asked for `--no-requeue`. Nothing is chosen here but when to
 //! leave it: a doubt leaves the job as it is.
 //!
 //! The job comes back with its old pin and the mark of its release, which nobody stands behind any more: `release` puts its
-//! own request back at once, and it runs alone (`Mark::undone`). A job whose mark cannot be read would come back with the
+//! own request back at once, and it runs alone (`Mark::undone`), or waits for a decision with more memory where it ran out of it
+//! (`Mark::again`). A job whose mark cannot be read would come back with the
 //! pin for good, so it is not requeued.
 
+use crate::analysis::mebibytes;
 use crate::context::Context;
 use crate::failure::ending::{Answer, Ready};
 use crate::scan::{Scan, mark_of, workload_of};
@@ -175,11 +177,15 @@ fn next(
         return refused("Slurm does not know it any more".to_owned());
     };
     let is_as_it_was = match requeue.cause {
-        RequeueCause::Victim => matches!(job.state, JobState::Ended(_)),
+        RequeueCause::Victim | RequeueCause::OutOfMemory { .. } => matches!(job.state, JobState::Ended(_)),
         RequeueCause::Evicted | RequeueCause::SentBack => job.state != JobState::Pending,
     };
     if job.restart_count != requeue.start.restart_count || !is_as_it_was {
-        let detail = format!("it is started again, alone: {}", requeue.reason);
+        let how = match requeue.cause.memory_bytes() {
+            Some(memory_bytes) => format!("with at least {}", mebibytes(memory_bytes)),
+            None => "alone".to_owned(),
+        };
+        let detail = format!("it is started again, {how}: {}", requeue.reason);
         return Next::Settle(RequeueOutcome::Requeued, detail);
     }
     if which(requeue.cause) == Requeued::Running && matches!(job.state, JobState::Completing) {
@@ -190,7 +196,8 @@ fn next(
         return refused(refusal);
     }
     let obstacle = match requeue.cause {
-        RequeueCause::Victim => obstacle_of_victim(job, scan),
+        RequeueCause::Victim => obstacle_of_failed(job, scan),
+        RequeueCause::OutOfMemory { .. } => obstacle_of_failed(job, scan).or_else(|| given_more(job)),
         RequeueCause::Evicted => obstacle_of_evicted(job, decisions),
         RequeueCause::SentBack => obstacle_of_sent_back(requeue, job, scan, decisions),
     };
@@ -203,13 +210,13 @@ fn next(
 /// As what Slurm is to find the job: one whose end we did not see yet is not started again against its user's will.
 const fn which(cause: RequeueCause) -> Requeued {
     match cause {
-        RequeueCause::Victim => Requeued::Over,
+        RequeueCause::Victim | RequeueCause::OutOfMemory { .. } => Requeued::Over,
         RequeueCause::Evicted | RequeueCause::SentBack => Requeued::Running,
     }
 }
 
-/// Why a job that died with another should not be requeued any more.
-fn obstacle_of_victim(job: &Job, scan: &Scan) -> Option<String> {
+/// Why a job that died with another, or ran out of memory, should not be requeued any more.
+fn obstacle_of_failed(job: &Job, scan: &Scan) -> Option<String> {
     if job.state != JobState::Ended(Ending::Failed) {
         Some("it did not end by failing".to_owned())
     } else if job.ended_at.is_none_or(|ended_at| scan.at.seconds_since(ended_at) > REQUEUE_AGE_SECONDS_MAX) {
@@ -219,6 +226,12 @@ fn obstacle_of_victim(job: &Job, scan: &Scan) -> Option<String> {
     } else {
         overwritten(job)
     }
+}
+
+/// It is written in the job itself too: stores have been restored from backups.
+fn given_more(job: &Job) -> Option<String> {
+    let was = mark_of(job).is_some_and(|mark| mark.again_lease_epoch.is_some());
+    was.then(|| "it was given more memory once before".to_owned())
 }
 
 /// Why a job that an operator evicted should go on after all. However late it is: the order stands.
@@ -292,183 +305,4 @@ fn marked_workload(job: &Job) -> Option<WorkloadKey> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{NOW, at, decision, job, leased, member, scan, start};
-    use pillion_core::NodeName;
-    use pillion_slurm::NodeAvailability;
-
-    fn requeue() -> Requeue {
-        let (node, reason) = (NodeName::new("n1"), "it died".to_owned());
-        Requeue { cause: RequeueCause::Victim, start: start(), node, decided_at: at(NOW - 10), reason }
-    }
-
-    fn failed() -> Job {
-        Job { ended_at: Some(at(NOW - 12)), ..leased(job(JobState::Ended(Ending::Failed)), NOW - 100) }
-    }
-
-    fn next_of(job: Option<Job>, asked: Option<(u64, Option<&str>)>) -> Next {
-        let asked = asked.map(|(epoch, refusal)| (at(epoch), refusal.map(str::to_owned)));
-        next(&requeue(), &scan(job, NodeAvailability::Up), &[], asked.as_ref())
-    }
-
-    fn outcome(next: &Next) -> Option<RequeueOutcome> {
-        if let Next::Settle(outcome, _) = next { Some(*outcome) } else { None }
-    }
-
-    #[test]
-    fn a_job_that_lies_there_failed_is_requeued() {
-        assert_eq!(next_of(Some(failed()), None), Next::Ask);
-        assert_eq!(
-            next_of(Some(failed()), Some((NOW + 1, None))),
-            Next::Wait,
-            "the scan is older than the call"
-        );
-        assert_eq!(next_of(Some(failed()), Some((NOW - 1, None))), Next::Ask, "the call was lost");
-    }
-
-    #[test]
-    fn it_is_done_when_the_job_is_not_over_any_more() {
-        let again = Job { restart_count: 1, ..failed() };
-        for job in [
-            again,
-            Job { state: JobState::Pending, ..failed() },
-            Job { state: JobState::Running, ..failed() },
-        ] {
-            for asked in [None, Some((NOW - 1, Some("Job is pending execution")))] {
-                assert_eq!(outcome(&next_of(Some(job.clone()), asked)), Some(RequeueOutcome::Requeued));
-            }
-        }
-    }
-
-    #[test]
-    fn a_refusal_and_every_doubt_leave_the_job_as_it_is() {
-        let refused = next_of(Some(failed()), Some((NOW - 1, Some("disabled"))));
-        assert_eq!(outcome(&refused), Some(RequeueOutcome::Refused));
-        let no_mark = Job { mark: Ok(None), ..failed() };
-        let of_another_start = leased(Job { restart_count: 3, ..failed() }, NOW - 100).mark;
-        let cancelled = Job { state: JobState::Ended(Ending::Cancelled), ..failed() };
-        let jobs = [None, Some(no_mark), Some(Job { mark: of_another_start, ..failed() }), Some(cancelled)];
-        for job in jobs {
-            assert_eq!(outcome(&next_of(job, None)), Some(RequeueOutcome::Refused));
-        }
-        let late = Job { ended_at: Some(at(NOW - 241)), ..failed() };
-        assert_eq!(outcome(&next_of(Some(late), None)), Some(RequeueOutcome::Refused));
-    }
-
-    #[test]
-    fn a_job_that_has_a_successor_is_left_alone() {
-        let mut scan = scan(Some(failed()), NodeAvailability::Up);
-        let id = pillion_core::SlurmJobId::plain(99);
-        let with = |scan: &mut Scan, other: Job| {
-            scan.jobs.insert(Job { id, ..other });
-            outcome(&next(&requeue(), scan, &[], None))
-        };
-        let before =
-            Job { submitted_at: at(NOW - 100), started_at: Some(at(NOW - 50)), ..job(JobState::Running) };
-        assert_eq!(with(&mut scan, before.clone()), None, "it ran before");
-        let followed = Job { started_at: Some(at(NOW - 11)), ..before.clone() };
-        assert_eq!(with(&mut scan, followed.clone()), Some(RequeueOutcome::Refused));
-        let of_another = Job { uid: pillion_core::UserId(4711), ..followed };
-        assert_eq!(with(&mut scan, of_another), None);
-    }
-
-    #[test]
-    fn a_later_start_is_not_touched() {
-        let other = Requeue { start: JobStart { restart_count: 2, ..start() }, ..requeue() };
-        let next = next(&other, &scan(Some(failed()), NodeAvailability::Up), &[], None);
-        assert_ne!(next, Next::Ask);
-    }
-
-    fn evicted() -> Requeue {
-        let reason = "evicted by root: too noisy".to_owned();
-        Requeue { cause: RequeueCause::Evicted, reason, ..requeue() }
-    }
-
-    /// The job on its device, beside another that stands at `state`.
-    fn beside(state: MemberState) -> Vec<Decision> {
-        let mut other = member(state);
-        other.plan.start.job_id = pillion_core::SlurmJobId::plain(8);
-        let mut shared = decision(&member(MemberState::Running));
-        shared.members.push(other);
-        vec![shared]
-    }
-
-    fn next_of_evicted(job: Job, decisions: &[Decision], asked: Option<(u64, Option<&str>)>) -> Next {
-        let asked = asked.map(|(epoch, refusal)| (at(epoch), refusal.map(str::to_owned)));
-        next(&evicted(), &scan(Some(job), NodeAvailability::Up), decisions, asked.as_ref())
-    }
-
-    #[test]
-    fn an_evicted_job_is_ended_while_it_runs_beside_others() {
-        let running = || leased(job(JobState::Running), NOW - 100);
-        let company = beside(MemberState::Running);
-        assert_eq!(next_of_evicted(running(), &company, None), Next::Ask);
-        assert_eq!(
-            next_of_evicted(running(), &company, Some((NOW - 1, None))),
-            Next::Ask,
-            "the call was lost"
-        );
-        assert_eq!(next_of_evicted(running(), &company, Some((NOW + 1, None))), Next::Wait);
-        let ending = Job { state: JobState::Completing, ..running() };
-        assert_eq!(next_of_evicted(ending, &company, Some((NOW - 1, None))), Next::Wait);
-        let waits = Job { state: JobState::Pending, restart_count: 1, ..running() };
-        let done = Next::Settle(
-            RequeueOutcome::Requeued,
-            "it is started again, alone: evicted by root: too noisy".to_owned(),
-        );
-        assert_eq!(next_of_evicted(waits, &company, Some((NOW - 1, None))), done);
-    }
-
-    fn sent_back(decided: u64) -> Requeue {
-        let reason = "a promise was being broken".to_owned();
-        Requeue { cause: RequeueCause::SentBack, decided_at: at(decided), reason, ..requeue() }
-    }
-
-    fn next_of_sent_back(job: Job, decided: u64) -> Next {
-        let company = beside(MemberState::Running);
-        next(&sent_back(decided), &scan(Some(job), NodeAvailability::Up), &company, None)
-    }
-
-    /// Whoever acts between the intent and the requeue is heard: Slurm is asked of a job that runs, and of no other.
-    #[test]
-    fn a_guest_goes_back_while_it_runs_beside_others_and_the_ground_is_fresh() {
-        let running = || leased(job(JobState::Running), NOW - 100);
-        assert_eq!(next_of_sent_back(running(), NOW - 10), Next::Ask);
-        assert_eq!(which(RequeueCause::SentBack), Requeued::Running);
-        assert_eq!(next_of_sent_back(running(), NOW + 1), Next::Wait, "the scan is older than the intent");
-        assert_eq!(outcome(&next_of_sent_back(running(), NOW - 121)), Some(RequeueOutcome::Refused));
-        let ending = Job { state: JobState::Completing, ..running() };
-        assert_eq!(next_of_sent_back(ending, NOW - 10), Next::Wait, "somebody ends it");
-        for ending in [Ending::Cancelled, Ending::Completed, Ending::Failed, Ending::Timeout] {
-            let over = Job { state: JobState::Ended(ending), ..running() };
-            assert_eq!(outcome(&next_of_sent_back(over, NOW - 10)), Some(RequeueOutcome::Refused));
-        }
-        let no_mark = Job { mark: Ok(None), ..running() };
-        assert_eq!(outcome(&next_of_sent_back(no_mark, NOW - 10)), Some(RequeueOutcome::Refused));
-        let alone = [decision(&member(MemberState::Running))];
-        let next = next(&sent_back(NOW - 10), &scan(Some(running()), NodeAvailability::Up), &alone, None);
-        assert_eq!(outcome(&next), Some(RequeueOutcome::Refused), "its neighbour is gone");
-    }
-
-    #[test]
-    fn an_evicted_job_goes_on_where_there_is_no_ground_any_more() {
-        let running = || leased(job(JobState::Running), NOW - 100);
-        let alone = vec![decision(&member(MemberState::Running))];
-        for gone in [alone, beside(MemberState::Ended), beside(MemberState::Undone), Vec::new()] {
-            assert_eq!(outcome(&next_of_evicted(running(), &gone, None)), Some(RequeueOutcome::Refused));
-        }
-        let company = beside(MemberState::Released);
-        assert_eq!(
-            next_of_evicted(running(), &company, None),
-            Next::Ask,
-            "one that is about to start counts"
-        );
-        let over = Job { state: JobState::Ended(Ending::Completed), ..running() };
-        assert_eq!(outcome(&next_of_evicted(over, &company, None)), Some(RequeueOutcome::Refused));
-        let no_mark = Job { mark: Ok(None), ..running() };
-        assert_eq!(outcome(&next_of_evicted(no_mark, &company, None)), Some(RequeueOutcome::Refused));
-        let refused = next_of_evicted(running(), &company, Some((NOW - 1, Some("disabled"))));
-        assert_eq!(outcome(&refused), Some(RequeueOutcome::Refused));
-    }
-}
+mod tests;

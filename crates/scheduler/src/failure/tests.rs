@@ -1,3 +1,5 @@
+mod more_memory;
+
 use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;

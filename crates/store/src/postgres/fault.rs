@@ -1,6 +1,6 @@
 //! Tables `job_requeue` and `device_fault`, and what a judgement writes.
 
-use super::convert::{Place, Timestamp, integer, text, timestamp, unix_time};
+use super::convert::{Place, Timestamp, bigint, integer, text, timestamp, unix_time};
 use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
@@ -9,7 +9,7 @@ use crate::faults::{FaultOf, changes};
 use crate::{Event, Faults, Judgement, Requeue, RequeueCause, RequeueOutcome, StoreError};
 use async_trait::async_trait;
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
-use pillion_core::{GresType, JobStart, NodeName, UnixTime};
+use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
 
@@ -29,6 +29,14 @@ impl Faults for PgStore {
 
     async fn open_requeues(&self) -> Result<Vec<Requeue>, StoreError> {
         self.run_tx("reading requeues", Read, |tx| Box::pin(open_requeues(tx.connection()))).await
+    }
+
+    async fn last_requeue(&self, job_id: SlurmJobId) -> Result<Option<Requeue>, StoreError> {
+        let ids = [job_id.to_string()];
+        let found = self
+            .run_tx("reading a requeue", Read, |tx| Box::pin(last_requeues(tx.connection(), &ids)))
+            .await?;
+        Ok(found.into_iter().next())
     }
 
     async fn settle_requeue(
@@ -86,6 +94,7 @@ struct RequeueRow {
     decided_at: Timestamp,
     reason: String,
     cause: String,
+    memory_bytes: Option<i64>,
 }
 
 impl TryFrom<RequeueRow> for Requeue {
@@ -96,7 +105,7 @@ impl TryFrom<RequeueRow> for Requeue {
             job_id: place.parse("job_id", &row.job_id)?,
             restart_count: place.number("restart_count", row.restart_count)?,
         };
-        let cause = RequeueCause::ALL.into_iter().find(|cause| cause.as_str() == row.cause);
+        let cause = RequeueCause::read(&row.cause, place.number_opt("memory_bytes", row.memory_bytes)?);
         let cause = cause.ok_or_else(|| place.corrupt("cause"))?;
         let (node, decided_at) = (NodeName::new(&row.node), unix_time(row.decided_at));
         Ok(Self { cause, start, node, decided_at, reason: row.reason })
@@ -125,21 +134,25 @@ pub(super) async fn judge(
 /// anew.
 async fn intend(conn: &mut PgConnection, requeue: &Requeue) -> Result<bool, TxError> {
     let done = sqlx::query!(
-        "insert into job_requeue as old (job_id, restart_count, node, decided_at, reason, cause)
-        values ($1, $2, $3, $4, $5, $6)
+        "insert into job_requeue as old (job_id, restart_count, node, decided_at, reason, cause, memory_bytes)
+        values ($1, $2, $3, $4, $5, $6, $7)
         on conflict on constraint job_requeue_pkey do update
         set restart_count = excluded.restart_count, node = excluded.node, decided_at = excluded.decided_at,
-            reason = excluded.reason, cause = excluded.cause, outcome = null
+            reason = excluded.reason, cause = excluded.cause, memory_bytes = excluded.memory_bytes, outcome = null
         where case excluded.cause
             when 'evicted' then old.outcome is not null
             when 'sent-back' then old.cause = 'evicted' and old.outcome is not distinct from 'refused'
-            else old.cause <> 'victim' and old.outcome is distinct from 'requeued' end",
+                or old.cause = 'out-of-memory' and old.outcome is not null
+            when 'out-of-memory' then old.cause <> 'out-of-memory' and old.outcome is not distinct from 'refused'
+            else old.cause <> 'victim' and old.outcome is distinct from 'requeued'
+                or old.cause = 'out-of-memory' and old.outcome is not null end",
         requeue.start.job_id.to_string(),
         integer(requeue.start.restart_count),
         requeue.node.as_str(),
         timestamp(requeue.decided_at),
         &*text(&requeue.reason),
         requeue.cause.as_str(),
+        requeue.cause.memory_bytes().map(bigint),
     )
     .execute(conn)
     .await?;
@@ -161,7 +174,7 @@ pub(super) async fn intend_requeue(
 pub(super) async fn open_requeues(conn: &mut PgConnection) -> Result<Vec<Requeue>, TxError> {
     let rows = sqlx::query_as!(
         RequeueRow,
-        "select job_id, restart_count, node, decided_at, reason, cause from job_requeue
+        "select job_id, restart_count, node, decided_at, reason, cause, memory_bytes from job_requeue
         where outcome is null order by decided_at, job_id",
     )
     .fetch_all(conn)
@@ -170,18 +183,24 @@ pub(super) async fn open_requeues(conn: &mut PgConnection) -> Result<Vec<Requeue
 }
 
 /// What was last intended for each of these jobs; of a row that cannot be read it is as if nothing was.
-pub(super) async fn requeues_of(
-    conn: &mut PgConnection,
-    job_ids: &[String],
-) -> Result<BTreeMap<JobStart, RequeueCause>, TxError> {
+async fn last_requeues(conn: &mut PgConnection, job_ids: &[String]) -> Result<Vec<Requeue>, TxError> {
     let rows = sqlx::query_as!(
         RequeueRow,
-        "select job_id, restart_count, node, decided_at, reason, cause from job_requeue where job_id = any($1)",
+        "select job_id, restart_count, node, decided_at, reason, cause, memory_bytes from job_requeue
+        where job_id = any($1)",
         job_ids,
     )
     .fetch_all(conn)
     .await?;
-    let requeues: Vec<Requeue> = readable(rows.into_iter().map(Requeue::try_from))?;
+    Ok(readable(rows.into_iter().map(Requeue::try_from))?)
+}
+
+/// The same by start.
+pub(super) async fn requeues_of(
+    conn: &mut PgConnection,
+    job_ids: &[String],
+) -> Result<BTreeMap<JobStart, RequeueCause>, TxError> {
+    let requeues = last_requeues(conn, job_ids).await?;
     Ok(requeues.into_iter().map(|requeue| (requeue.start, requeue.cause)).collect())
 }
 

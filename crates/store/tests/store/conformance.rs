@@ -6,6 +6,7 @@ use crate::charges::what_was_used_beyond_profiles_is_the_mean_of_the_last_runs;
 use crate::credit::credit_is_lost_once_a_start_and_atoned_by_runs_alone;
 use crate::faults::{
     a_fault_of_a_device_is_told_once_and_when_it_is_over, a_job_is_requeued_once, a_run_is_judged_once,
+    one_that_ran_out_of_memory_is_requeued_once_and_its_need_is_kept,
 };
 use crate::fixtures::{
     LESSON, account, at, commit, decision, ended_job, explanation, first_run, full_member, gres, job, launch,
@@ -102,6 +103,7 @@ suite! {
     the_power_of_a_device_is_that_of_its_samples,
     a_run_is_judged_once,
     a_job_is_requeued_once,
+    one_that_ran_out_of_memory_is_requeued_once_and_its_need_is_kept,
     a_fault_of_a_device_is_told_once_and_when_it_is_over,
     a_workload_has_one_name_and_that_of_its_profile_is_better,
     workloads_of_one_name_are_told_by_whose_they_are,

@@ -80,6 +80,39 @@ pub(crate) async fn a_job_is_requeued_once(store: Arc<dyn Store>) {
     assert_eq!(store.open_requeues().await.expect("read"), [requeue(3, 0), requeue(2, 0)]);
 }
 
+pub(crate) async fn one_that_ran_out_of_memory_is_requeued_once_and_its_need_is_kept(store: Arc<dyn Store>) {
+    let more = |id, restart_count| Requeue {
+        cause: RequeueCause::OutOfMemory { memory_bytes: 12 << 30 },
+        ..requeue(id, restart_count)
+    };
+    let of = |cause, id, restart_count| Requeue { cause, ..requeue(id, restart_count) };
+    let intend = async |requeue: &Requeue| store.intend_requeue(requeue, &event("x", 1)).await.expect("kept");
+    let settle = async |requeue: &Requeue, outcome| {
+        assert!(store.settle_requeue(requeue.start, outcome, &event("x", 1)).await.expect("settled"));
+    };
+    assert_eq!(store.last_requeue(plain(1)).await.expect("read"), None);
+    assert!(intend(&more(1, 0)).await);
+    assert_eq!(store.open_requeues().await.expect("read"), [more(1, 0)]);
+    settle(&more(1, 0), RequeueOutcome::Requeued).await;
+    assert_eq!(store.last_requeue(plain(1)).await.expect("read"), Some(more(1, 0)), "also when it is done");
+    assert!(!intend(&more(1, 1)).await, "never twice");
+    // It shares again, and what may happen to others there may happen to it.
+    assert!(intend(&of(RequeueCause::SentBack, 1, 1)).await);
+    assert!(!intend(&more(1, 1)).await, "one is under way");
+    settle(&of(RequeueCause::SentBack, 1, 1), RequeueOutcome::Requeued).await;
+    assert!(!intend(&more(1, 2)).await, "it runs alone");
+    assert!(intend(&more(2, 0)).await);
+    settle(&more(2, 0), RequeueOutcome::Refused).await;
+    assert!(!intend(&more(2, 1)).await, "never twice, whatever became of it");
+    assert!(intend(&of(RequeueCause::Victim, 2, 1)).await);
+    for (id, outcome, is_free) in [(3, RequeueOutcome::Requeued, false), (4, RequeueOutcome::Refused, true)] {
+        let victim = of(RequeueCause::Victim, id, 0);
+        assert!(intend(&victim).await);
+        settle(&victim, outcome).await;
+        assert_eq!(intend(&more(id, 1)).await, is_free, "after {outcome:?}");
+    }
+}
+
 fn fault(kind: FaultKind, since: u32, detail: &str) -> DeviceFault {
     DeviceFault { kind, detail: detail.to_owned(), since: at(since) }
 }

@@ -62,6 +62,14 @@ fn refusal(
     if new.alone {
         return (!undoes).then_some("the job carries another lease");
     }
+    if new.again_lease_epoch != old.again_lease_epoch {
+        let takes_back = old.lease_epoch.is_some() && new.again_lease_epoch == old.lease_epoch;
+        return if !takes_back || new.lease_epoch.is_some() || old.again_lease_epoch.is_some() {
+            Some("the job carries another lease")
+        } else {
+            start_time.is_none().then_some("no begin time was asked")
+        };
+    }
     if old.lease_epoch.is_some() {
         return Some("the job has a lease");
     }

@@ -3,7 +3,7 @@
 use super::MemoryStore;
 use async_trait::async_trait;
 use pillion_core::health::{DeviceCondition, DeviceFault};
-use pillion_core::{GresType, JobStart, NodeName, UnixTime};
+use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 use pillion_store::{Event, Judgement, Requeue, RequeueOutcome, StoreError};
 
 #[async_trait]
@@ -30,6 +30,10 @@ impl pillion_store::Faults for MemoryStore {
 
     async fn open_requeues(&self) -> Result<Vec<Requeue>, StoreError> {
         self.with("reading requeues", |state| state.faults.open_requeues())
+    }
+
+    async fn last_requeue(&self, job_id: SlurmJobId) -> Result<Option<Requeue>, StoreError> {
+        self.with("reading a requeue", |state| state.faults.last_requeue(job_id))
     }
 
     async fn settle_requeue(

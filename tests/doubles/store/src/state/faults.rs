@@ -37,6 +37,10 @@ impl Faults {
         open
     }
 
+    pub(crate) fn last_requeue(&self, job_id: SlurmJobId) -> Option<Requeue> {
+        self.requeues.get(&job_id).map(|(requeue, _)| requeue.clone())
+    }
+
     /// What was last intended for this start.
     pub(crate) fn requeue_of(&self, start: JobStart) -> Option<RequeueCause> {
         let (requeue, _) = self.requeues.get(&start.job_id)?;
