@@ -54,7 +54,7 @@ async fn people_read_rows_and_instances() {
     write(folder.path(), "tiny.csv", SOLO.as_bytes());
     write(folder.path(), "users.csv", QUEUE.as_bytes());
     let ran = run(&folder, &format!("{LINE} --users any --isolation hard")).await;
-    assert!(ran.out.contains("row 0") && ran.out.contains("@"), "{}", ran.out);
+    assert!(ran.out.contains("row 0") && ran.out.contains('@'), "{}", ran.out);
     assert!(
         ran.out
             .contains("1 device in instances: 3 jobs would start in one, 0 jobs without, 1 job would wait"),

@@ -29,12 +29,8 @@ impl Failing {
         let agents = Arc::new(Agents::default());
         let context = Context::new(clock.clone(), slurm.clone(), store.clone(), agents, settings);
         let world = World { context: Arc::new(context), store, clock, slurm };
-        let mark = Mark {
-            workload_digest: "w".into(),
-            original_gres: "gpu:1".to_owned(),
-            restart,
-            ..Mark::default()
-        };
+        let mark =
+            Mark { workload_digest: "w".into(), original_gres: "gpu:1".into(), restart, ..Mark::default() };
         let job = world.slurm.submit(FakeJob {
             uid: UserId(1000),
             gres: "shard:g0:40".to_owned(),
