@@ -230,7 +230,7 @@ const BROKEN_FILES: [Broken; 17] = [
     }),
 ];
 
-const BROKEN_SERVICES: [Broken; 20] = [
+const BROKEN_SERVICES: [Broken; 21] = [
     ("scheduler", FAIL, "cannot reach the scheduler", "systemctl status pillion-scheduler", |f| {
         f.status = Err("cannot reach the scheduler".to_owned());
     }),
