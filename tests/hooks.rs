@@ -193,3 +193,46 @@ fn a_node_where_no_agent_has_ever_run_starts_no_program() {
         assert_eq!(hook.ran(), ["timeout", "timeout"], "{name}");
     }
 }
+
+const EPILOG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm/hooks/epilog");
+
+/// How a node's Epilog ends where the cleanup ends so, and what was run.
+fn epilog(cleanup: &str, scontrol: Option<&str>) -> (Option<i32>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let bin = folder.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let text = std::fs::read_to_string(EPILOG).unwrap();
+    assert!(text.contains(PROGRAMS));
+    let programs = format!("PATH={}:/usr/bin:/bin", bin.display());
+    let state = format!("state={}\n", folder.path().display());
+    let text = text.replace(PROGRAMS, &programs).replace("state=/var/lib/pillion-agent\n", &state);
+    write_program(&folder.path().join("hook"), &text);
+    let ran = folder.path().join("ran");
+    let program =
+        |then: &str| format!("#!/bin/sh\necho \"$0 $*\" | sed 's,.*/bin/,,' >>{}\n{then}\n", ran.display());
+    write_program(&bin.join("pillion-agent"), &program(cleanup));
+    if let Some(scontrol) = scontrol {
+        write_program(&bin.join("scontrol"), &program(scontrol));
+    }
+    let output = Program::new(folder.path().join("hook")).env("SLURMD_NODENAME", "n7").output().unwrap();
+    let printed = [output.stdout, output.stderr].concat();
+    assert!(printed.is_empty(), "{}", String::from_utf8_lossy(&printed));
+    let ran = std::fs::read_to_string(ran).unwrap_or_default();
+    (output.status.code(), ran.lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn an_epilog_drains_its_node_for_a_device_that_stays_cut_and_for_nothing_else() {
+    let cleaned = "pillion-agent cleanup".to_owned();
+    for harmless in
+        ["exit 0", "exit 1", "exit 64", "echo said >&2; exit 78", "exit 137", "echo said; exit 0"]
+    {
+        assert_eq!(epilog(harmless, Some("exit 0")), (Some(0), vec![cleaned.clone()]), "{harmless}");
+    }
+    let not_whole = "echo \"device g0 is not whole: held by 'x' (process 7)\"; exit 69";
+    let asked = "scontrol update NodeName=n7 State=DRAIN Reason=pillion: device g0 is not whole: held by 'x' (process 7)";
+    assert_eq!(epilog(not_whole, Some("exit 0")), (Some(0), vec![cleaned.clone(), asked.to_owned()]));
+    // Slurm then drains it by itself.
+    assert_eq!(epilog(not_whole, Some("exit 1")).0, Some(1));
+    assert_eq!(epilog(not_whole, None), (Some(1), vec![cleaned]));
+}

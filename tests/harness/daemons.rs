@@ -17,6 +17,7 @@ use crate::process::Program;
 use crate::testbed::{BIN_DIR, identity_of};
 use crate::wait::{Look, wait_for};
 use pillion_core::device::Mechanism;
+use pillion_core::mig::needs_reset;
 use rustix::fs::{Mode, chmod};
 use rustix::process::Signal;
 use std::fmt::Write as _;
@@ -104,7 +105,7 @@ pub(crate) fn hooks(cluster: &Cluster) -> Result<String> {
     let (scheduler, address) = scheduler_address(cluster.root());
     let path = format!("{scheduler}={address}; export {scheduler}\nPATH={BIN_DIR}:/usr/sbin:");
     let config = cluster.layout().path("conf").join(agent_name("$SLURMD_NODENAME.toml"));
-    let poke = format!("pillion-agent --config {} poke", config.display());
+    let agent = format!("pillion-agent --config {}", config.display());
     for (option, name) in
         [("Prolog", "prolog"), ("Epilog", "epilog"), ("EpilogSlurmctld", "epilog_slurmctld")]
     {
@@ -114,7 +115,10 @@ pub(crate) fn hooks(cluster: &Cluster) -> Result<String> {
         if !text.contains("PATH=/usr/sbin:") {
             return Err(HarnessError::Refused(format!("the hook {name} no longer sets PATH=/usr/sbin:..")));
         }
-        let text = text.replace("PATH=/usr/sbin:", &path).replace("pillion-agent poke", &poke);
+        let text = text.replace("PATH=/usr/sbin:", &path);
+        let text = ["poke", "cleanup"].iter().fold(text, |text, task| {
+            text.replace(&format!("pillion-agent {task}"), &format!("{agent} {task}"))
+        });
         let beat = format!("heartbeat={}\n", heartbeat(cluster).display());
         let text = text.replace("heartbeat=/run/pillion/heartbeat\n", &beat);
         let state = format!("state={}\n", cluster.layout().path("agent").join("$SLURMD_NODENAME").display());
@@ -416,7 +420,9 @@ fn agent_toml(cluster: &Cluster, node: &str, port: u16, metrics: SocketAddr) -> 
          [auth]\nmethod = \"munge\"\nmunge_socket = \"{root}/munge/sock\"\n\
          [simulated]\nsocket = \"{root}/run/{node}/devices.sock\"\n\
          [metrics]\nlisten_address = \"{metrics}\"\n\
+         [mig]\nenabled = {is_cut}\ntoggle = {is_cut}\n\
          [mps]\nmulti_user = {multi_user}\n",
+        is_cut = cluster.spec().pool_nodes.iter().any(|pool| pool.name == node && pool.is_cut),
         backend = doubles::backend(cluster, node).as_str(),
         multi_user = cluster.spec().policy != SharingPolicy::SameUser,
     )
@@ -434,8 +440,13 @@ fn devices_toml(cluster: &Cluster, node: &str, like: Option<&PoolNode>) -> Strin
     for line in &cluster.spec().machine_conf_extra {
         let _ = writeln!(text, "{line}");
     }
+    // An administrator turned it on there.
+    let mig = like.is_some_and(|pool| pool.is_cut) && needs_reset(model);
     for _ in 0..cluster.spec().gpus_per_node {
-        let _ = write!(text, "[[machine.devices]]\nmodel = \"{model}\"\nmechanism = \"{mechanism}\"\n");
+        let _ = write!(
+            text,
+            "[[machine.devices]]\nmodel = \"{model}\"\nmechanism = \"{mechanism}\"\nmig = {mig}\n"
+        );
     }
     text
 }

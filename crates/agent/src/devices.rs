@@ -167,6 +167,7 @@ impl Devices {
 
     /// Works until nobody can ask any more; then writes down what is in progress.
     pub fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        self.mechanisms.begin(self.backend.as_mut(), &self.node.devices());
         self.restore_mechanisms(&self.node.all_shares());
         while let Some(command) = commands.blocking_recv() {
             match command {
@@ -237,6 +238,7 @@ impl Devices {
             .into_iter()
             .filter(|share| new.iter().any(|device| on(device, share)))
             .collect();
+        self.mechanisms.begin(self.backend.as_mut(), &new);
         self.mechanisms.take_up(&new, &shares);
         self.restore_mechanisms(&shares);
     }

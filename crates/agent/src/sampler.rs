@@ -95,6 +95,8 @@ pub struct Sampler {
     signs: BTreeMap<GresType, DeviceSigns>,
     stderr: StderrTails,
     fading: BTreeMap<JobStart, Fading>,
+    /// Starts that have an instance, and its memory.
+    instance_bytes: BTreeMap<JobStart, u64>,
     reported_at: BTreeMap<GresType, UnixTime>,
     busy: BTreeSet<GresType>,
     failing: BTreeSet<u32>,
@@ -136,6 +138,7 @@ impl Sampler {
             tracker: Tracker::restore(starts),
             runs,
             fading: BTreeMap::new(),
+            instance_bytes: BTreeMap::new(),
             reported_at: BTreeMap::new(),
             busy: BTreeSet::new(),
             failing: BTreeSet::new(),
@@ -190,6 +193,11 @@ impl Sampler {
     /// Whether anybody is tracked.
     pub fn is_idle(&self) -> bool {
         self.tracker.starts().next().is_none()
+    }
+
+    /// A start has an instance with so much memory: what it can have, and what it runs out of.
+    pub fn has_instance(&mut self, start: JobStart, bytes: u64) {
+        self.instance_bytes.insert(start, bytes);
     }
 
     /// A task is about to begin.
@@ -424,9 +432,14 @@ impl Sampler {
         self.tracker.forget(start);
         self.progress_files.remove(start);
         let (signs, stderr) = (&self.signs, self.stderr.close(start));
+        let instance_bytes = self.instance_bytes.remove(&start);
         let summaries = self.runs.iter_mut().filter_map(|(gres_type, runs)| {
             let summary = runs.end(start, ended_at, gres_type)?;
-            let signs = signs.get(gres_type).map(|signs| signs.of(start, summary.started_at, ended_at));
+            let (from, until) = (summary.started_at, ended_at);
+            let signs = signs.get(gres_type).map(|signs| match instance_bytes {
+                Some(bytes) => signs.of_instance((start, bytes), from, until),
+                None => signs.of(start, from, until),
+            });
             let signs = FaultSigns { stderr, ..signs.unwrap_or_default() };
             Some(JobSummary { signs: Some(signs), ..summary })
         });

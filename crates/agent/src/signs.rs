@@ -38,6 +38,12 @@ impl Sample {
         let of_start = self.processes.iter().filter(|process| process.start == start);
         of_start.filter_map(|process| process.memory_bytes).max()
     }
+
+    /// What all processes of a start held, where the driver says it of each.
+    fn bytes_of(&self, start: JobStart) -> Option<u64> {
+        let mut of_start = self.processes.iter().filter(|process| process.start == start);
+        of_start.try_fold(0_u64, |sum, process| Some(sum.saturating_add(process.memory_bytes?)))
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +77,22 @@ impl DeviceSigns {
         if self.xids.len() > XIDS_MAX {
             self.xids.pop_front();
         }
+    }
+
+    /// The same of a start that had an instance of the device with so much memory: only its own counts there.
+    pub fn of_instance(
+        &self,
+        (start, bytes): (JobStart, u64),
+        started_at: UnixTime,
+        ended_at: UnixTime,
+    ) -> FaultSigns {
+        let mut signs = self.of(start, started_at, ended_at);
+        for seen in &mut signs.memory {
+            let sample = self.samples.iter().find(|sample| sample.at == seen.at);
+            seen.bytes = bytes;
+            seen.bytes_used = sample.and_then(|sample| sample.bytes_of(start));
+        }
+        signs
     }
 
     /// What concerns a start that ran from `started_at` to `ended_at`; what others know of it is left open.
@@ -139,6 +161,20 @@ mod tests {
         assert_eq!(of.memory.last(), Some(&last));
         assert_eq!(signs.of(OWN, at(90), at(99)).memory.len(), 10, "not what was before it came");
         assert_eq!(signs.of(OWN, at(0), at(50)).memory.len(), 51, "and little of what came after it");
+    }
+
+    #[test]
+    fn of_an_instance_its_own_memory_counts_and_what_its_tenant_holds() {
+        let mut signs = DeviceSigns::default();
+        signs.sample(
+            at(0),
+            1000,
+            Some(950),
+            vec![process(OWN, 10, 60), process(OWN, 11, 7), process(OTHER, 20, 900)],
+        );
+        let of = signs.of_instance((OWN, 70), at(0), at(1));
+        let seen = MemorySample { at: at(0), bytes: 70, bytes_used: Some(67), process_bytes_max: Some(60) };
+        assert_eq!(of.memory, [seen]);
     }
 
     #[test]

@@ -86,13 +86,23 @@ pub struct PoolNode {
     pub features: Vec<String>,
     /// Through what its agent reaches them.
     pub backend: NodeBackend,
+    /// Whether its devices are cut into instances: `[agent.mig]` is on there, and MIG is turned over where the model lets it. An
+    /// Ampere comes up with MIG on.
+    pub is_cut: bool,
 }
 
 impl PoolNode {
     /// A node without features.
     pub fn new(name: &str, device_model: &str, mechanism: Mechanism) -> Self {
         let (features, backend) = (Vec::new(), NodeBackend::default());
-        Self { name: name.into(), device_model: device_model.into(), mechanism, features, backend }
+        Self {
+            name: name.into(),
+            device_model: device_model.into(),
+            mechanism,
+            features,
+            backend,
+            is_cut: false,
+        }
     }
 }
 

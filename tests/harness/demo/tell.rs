@@ -226,7 +226,7 @@ pub(super) fn tried(pair: Pair, guest: SlurmJobId, line: &str) {
 
 /// The guest that goes back.
 pub(super) fn sent_back(pair: Pair, guest: SlurmJobId, detail: &str) {
-    command(pair.user, &format!("pillion why {guest}                   # half a minute later"));
+    command(pair.user, &format!("pillion why {guest}                   # a minute later"));
     print!("{}", indented(detail));
 }
 

@@ -11,15 +11,21 @@ use pillion_core::SlurmJobId;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a site writes into `[policy]` to have them. Caps are left out, so that each pair has one way to be tried.
-pub(super) const POLICY: [&str; 4] =
-    ["trials = \"on\"", "watch = \"act\"", "watch_first_seconds = 20", "caps = false"];
+/// What a site writes into `[policy]` to have them. Caps are left out, so that each pair has one way to be tried; and jobs here are
+/// a minute long, so that a restart must not count as two.
+pub(super) const POLICY: [&str; 5] = [
+    "trials = \"on\"",
+    "watch = \"act\"",
+    "watch_first_seconds = 40",
+    "watch_restart_seconds = 0",
+    "caps = false",
+];
 /// How long processes have from SIGTERM to SIGKILL: a guest that ignores the first has no more to do.
 pub(super) const SLURM_CONF: &str = "KillWait=6";
 /// Work of each first run: half a minute here, so that its speed alone is known well.
 const ALONE_SECONDS: u32 = 1_800;
 /// Work of those that are tried: longer than it takes to judge them.
-const TRIED_SECONDS: u32 = 3_600;
+const TRIED_SECONDS: u32 = 6_000;
 /// Work of a guest's next start.
 const AGAIN_SECONDS: u32 = 300;
 /// How long each step may take on a machine that has other things to do.
@@ -95,13 +101,9 @@ pub(super) fn tell(cluster: &mut Cluster, result: &Path) -> Result<()> {
     tell::trials();
     cluster.start_scheduler_with(&POLICY)?;
     make_known(cluster)?;
-    let begin = cluster.begin_together(TOGETHER_SECONDS)?;
-    let roles = [Role::Host, Role::Guest];
-    let holding = HOLDS.submit(cluster, roles, &[&begin])?;
-    let breaking = BREAKS.submit(cluster, roles, &[&begin])?;
-    for (pair, jobs) in [(HOLDS, holding), (BREAKS, breaking)] {
-        tell::tried(pair, jobs[1], &tried(cluster, jobs)?);
-    }
+    // One pair after the other: of four who wait together others might share, without a trial.
+    let holding = try_pair(cluster, HOLDS)?;
+    let breaking = try_pair(cluster, BREAKS)?;
     let [_, guest] = breaking;
     let why = wait_for("the guest that goes back", PATIENCE, || {
         let json = operator(cluster, &["explain", "--json", &guest.to_string()])?;
@@ -123,6 +125,14 @@ pub(super) fn tell(cluster: &mut Cluster, result: &Path) -> Result<()> {
     tell::trials_end(&operator(cluster, &["pairs", "-S", "now-5minutes", "-o", tell::TRIALS_COLUMNS])?);
     result::add_trials(&[(HOLDS, "held"), (BREAKS, "sent-back")], result)?;
     cluster.start_scheduler_with(&[])
+}
+
+/// The host and the guest come together, and share for a trial.
+fn try_pair(cluster: &Cluster, pair: Pair) -> Result<[SlurmJobId; 2]> {
+    let begin = cluster.begin_together(TOGETHER_SECONDS)?;
+    let jobs = pair.submit(cluster, [Role::Host, Role::Guest], &[&begin])?;
+    tell::tried(pair, jobs[1], &tried(cluster, jobs)?);
+    Ok(jobs)
 }
 
 /// Each runs alone once.

@@ -28,6 +28,7 @@ impl Devices {
         let is_over = |start| sampler.is_over(start) || waiting.contains(&start);
         self.mechanisms.settle_instances(self.backend.as_mut(), &devices, (shares, &is_over), now);
         let mig = self.mechanisms.mig();
+        let mut sized: Vec<(JobStart, u64)> = Vec::new();
         for device in devices.iter() {
             if let Some(faults) = mig.faults(device, now) {
                 self.health.cut(device.index, &faults);
@@ -39,9 +40,19 @@ impl Devices {
                     let own = self.node.own(share.start);
                     self.node.set_own(share.start, Own { instance: Some(instance), ..own });
                 }
+                let size = share.sharing.mig_slot().zip(device.geometry.as_ref());
+                let size = size.and_then(|(slot, geometry)| geometry.size(slot.profile));
+                if let Some(bytes) =
+                    size.and_then(|size| size.memory_bytes).filter(|_| self.sampler.is_tracked(share.start))
+                {
+                    sized.push((share.start, bytes));
+                }
             }
         }
         self.node.set_cut(mig.cut());
+        for (start, bytes) in sized {
+            self.sampler.has_instance(start, bytes);
+        }
         self.tell_conditions();
     }
 

@@ -299,6 +299,11 @@ impl Mechanisms {
         self.mig.settle(backend, devices, (shares, is_over), now);
     }
 
+    /// To be called once before anything else is asked of it, and of devices that come later.
+    pub fn begin(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription]) {
+        self.mig.begin(backend, devices);
+    }
+
     /// The instances of the node.
     pub const fn mig(&self) -> &Mig {
         &self.mig

@@ -106,6 +106,24 @@ impl Mig {
         }
     }
 
+    /// To be called once before anything else: what an earlier agent was about to make and has not made is forgotten at once, so
+    /// that whatever somebody else makes at that place from now on is known for his.
+    pub fn begin(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription]) {
+        let Some(record) = self.record.as_mut() else { return };
+        for device in devices {
+            let mut known = record.device(&device.uuid);
+            if known.is_nothing() {
+                continue;
+            }
+            let layout = backend.mig_on(device.index).and_then(|control| control.layout(device.index));
+            let Ok(layout) = layout else { continue };
+            known.ours.retain(|ours| ours.made.is_some() || ours.find(&layout).is_some());
+            if let Err(error) = record.put(&device.uuid, known) {
+                warn!(device = device.index, %error, "the record of instances cannot be written");
+            }
+        }
+    }
+
     /// Devices on which a job that gets none of their instances would not have all of them.
     pub fn cut(&self) -> &BTreeSet<GresType> {
         &self.cut

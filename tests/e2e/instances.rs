@@ -1,0 +1,152 @@
+//! One GPU cut for seven jobs of three users, on real Slurm. No scheduler is there: what it would have decided stands on the agent's
+//! disk when that starts, as after a reboot of the node.
+
+use pillion_agent::share::{Own, ShareTable};
+use pillion_core::device::Mechanism;
+use pillion_core::mig::{Geometry, Slot};
+use pillion_core::share::{Share, Sharing};
+use pillion_core::{DecisionId, GresType, JobStart, SlurmJobId, UserId};
+use pillion_tests::cluster::spec::{JobSubmit, PoolNode};
+use pillion_tests::wait::{Look, wait_for};
+use pillion_tests::{Cluster, ClusterSpec};
+use rustix::process::Signal;
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(60);
+const MODEL: &str = "h100";
+const USERS: [&str; 3] = ["alice", "bob", "carol"];
+/// How often seven run and one alone comes after them: `PILLION_MIG_ROUNDS=100` for as often as the issue asks.
+const ROUNDS: u32 = 3;
+
+fn cluster() -> Cluster {
+    let node = PoolNode { is_cut: true, ..PoolNode::new("n1", MODEL, Mechanism::Mps) };
+    let spec = ClusterSpec {
+        pool_nodes: vec![node],
+        whole_gpu_node_count: 0,
+        gpus_per_node: 1,
+        // Nobody refuses shards to users: the test books them as the scheduler would.
+        job_submit: JobSubmit::Absent,
+        ..ClusterSpec::default()
+    };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_devices("n1").unwrap();
+    cluster
+}
+
+/// What a job sees of the files that lead to instances, what it was told, and then its work.
+fn tenant(cluster: &Cluster) -> String {
+    let files = cluster.root().join("run/n1/devices.caps");
+    format!(
+        "for file in {files}/*; do [ -r \"$file\" ] && echo \"can read $(basename $file)\"; done\n\
+         echo told $CUDA_VISIBLE_DEVICES\nexec pillion-load gemm-hog --memory 1G --seconds 360000",
+        files = files.display()
+    )
+}
+
+/// Seven held jobs, each with a share of its own written down for the agent that starts then; they begin when it has.
+fn seven(cluster: &mut Cluster, round: u32) -> Vec<SlurmJobId> {
+    let geometry = Geometry::of_model(MODEL).unwrap();
+    let smallest = geometry.plain().last().unwrap();
+    let state = cluster.layout().path("agent/n1");
+    std::fs::create_dir_all(&state).unwrap();
+    let mut shares = ShareTable::open(state.join("shares.json"));
+    let mut jobs = Vec::new();
+    for (place, start) in smallest.starts.iter().enumerate() {
+        let user = USERS[place % USERS.len()];
+        let script = tenant(cluster);
+        let job = cluster
+            .submit_as(user, &script, &["-H", "-p", "shared", "-c1", "--mem=10", "--gres=shard:g0:14"])
+            .unwrap();
+        let slot = Slot { profile: smallest.profile, start: *start };
+        let share = Share {
+            decision_id: DecisionId(u64::from(round) * 10 + place as u64 + 1),
+            start: JobStart { job_id: job, restart_count: 0 },
+            uid: UserId(std::fs::metadata(cluster.home(user)).unwrap().uid()),
+            gres_type: GresType::new("g0"),
+            sharing: Sharing::Mig { profile: slot.profile, start: slot.start },
+            shards: geometry.shards(slot.profile),
+        };
+        shares.insert(share, Own::default()).unwrap();
+        jobs.push(job);
+    }
+    cluster.start_agent("n1").unwrap();
+    for job in &jobs {
+        cluster.scontrol(&["release", &job.to_string()]).unwrap();
+    }
+    jobs
+}
+
+/// Each in an instance of its own, whose files he alone can read.
+fn check(cluster: &Cluster, jobs: &[SlurmJobId]) {
+    let mut names = BTreeSet::new();
+    for job in jobs {
+        cluster.wait_for_job(*job, &["RUNNING"], SOON).unwrap();
+        let text = cluster.wait_for_output(*job, "told ", SOON).unwrap();
+        let name = text.lines().find_map(|line| line.strip_prefix("told ")).unwrap().to_owned();
+        assert!(name.starts_with("MIG-") && names.insert(name), "job {job}: {text}");
+    }
+    let readable = |job: &SlurmJobId| {
+        let text = cluster.job_output(*job).unwrap().text;
+        text.lines().filter(|line| line.starts_with("can read ")).map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    // Of three users the first has three instances, the others two; each has two files.
+    for (place, job) in jobs.iter().enumerate() {
+        let own = if place % USERS.len() == 0 { 6 } else { 4 };
+        assert_eq!(readable(job).len(), own, "job {job}: {:?}", readable(job));
+    }
+    assert!(readable(&jobs[0]).is_disjoint(&readable(&jobs[1])));
+}
+
+#[test]
+fn seven_run_while_all_of_ours_is_dead_and_then_a_job_alone_finds_the_whole_gpu() {
+    let mut cluster = cluster();
+    let rounds =
+        std::env::var("PILLION_MIG_ROUNDS").ok().and_then(|count| count.parse().ok()).unwrap_or(ROUNDS);
+    for round in 0..rounds {
+        let jobs = seven(&mut cluster, round);
+        check(&cluster, &jobs);
+        cluster.kill_agent("n1", Signal::KILL).unwrap();
+        // As the dead man's switch has it: all of a GPU, booked by Slurm alone.
+        let alone = "exec pillion-load gemm-hog --memory 60G --seconds 120";
+        let alone = cluster
+            .submit_as("dave", alone, &["-p", "shared", "-c1", "--mem=10", "--gres=shard:g0:100"])
+            .unwrap();
+        for job in &jobs {
+            assert_eq!(cluster.job_field(*job, "JobState").unwrap(), "RUNNING");
+        }
+        assert_eq!(cluster.job_field(alone, "JobState").unwrap(), "PENDING");
+        for job in &jobs {
+            cluster.scontrol(&["update", &format!("JobId={job}"), "TimeLimit=1"]).unwrap();
+            cluster.program("scancel").arg(job.to_string()).stdout().unwrap();
+        }
+        let printed = cluster.finished_output(alone, SOON).unwrap();
+        let outcome: serde_json::Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
+        let speed = outcome["speed_fraction_mean"].as_f64().unwrap();
+        assert!(speed > 0.9, "round {round}: {printed}");
+        let state = cluster.node("n1").unwrap();
+        assert!(!state["State"].contains("DRAIN"), "{state:?}");
+    }
+}
+
+#[test]
+fn where_a_monitor_holds_an_instance_and_no_agent_lives_the_node_is_drained_with_the_reason() {
+    let mut cluster = cluster();
+    let jobs = seven(&mut cluster, 0);
+    check(&cluster, &jobs);
+    cluster.kill_agent("n1", Signal::KILL).unwrap();
+    let socket = cluster.root().join("run/n1/devices.sock");
+    let monitor = pillion_device::simulated::Monitor::open(socket, 0).unwrap();
+    for job in &jobs {
+        cluster.program("scancel").arg(job.to_string()).stdout().unwrap();
+    }
+    let fields = wait_for("the node to be drained", SOON, || {
+        let fields = cluster.node("n1")?;
+        let is_drained = fields["State"].contains("DRAIN");
+        Ok(if is_drained { Look::Ready(fields) } else { Look::NotYet(format!("{fields:?}")) })
+    })
+    .unwrap();
+    assert!(fields["Reason"].contains("is not whole"), "{fields:?}");
+    drop(monitor);
+}
