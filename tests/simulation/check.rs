@@ -29,6 +29,16 @@ impl World {
         self.check_users();
         self.check_waiting();
         self.check_neighbours().await;
+        self.check_instances();
+    }
+
+    /// Instances lie apart, outlive their tenants, and are nobody's for no longer than their driver wants.
+    fn check_instances(&mut self) {
+        for node in &self.nodes {
+            let walled = node.walled();
+            node.instances.check(&node.devices, &walled, node.is_agent_alive);
+            self.walled_peak = self.walled_peak.max(walled.len());
+        }
     }
 
     /// What users did stands.

@@ -3,6 +3,7 @@
 
 mod check;
 mod faulty;
+mod instances;
 mod node;
 mod scheduler;
 mod users;
@@ -23,6 +24,8 @@ const CALM_STEP_SECONDS: u64 = 20;
 /// How many seeds one run tries, from which on; `SEEDS` and `FROM` override them, so that many can be tried in pieces.
 const SEEDS: u64 = 500;
 const FROM: u64 = 0;
+/// How many seeds with instances, where nobody says.
+const CUT_SEEDS: u64 = 100;
 /// A run of many seeds says how far it is, each time after so many.
 const TELL_SEEDS: u64 = 10_000;
 
@@ -39,6 +42,8 @@ async fn live(world: &mut World) {
         if calm < KILLING_SECONDS {
             world.kill_a_tenant();
         }
+        // Every other step, until then.
+        world.refuse(calm < KILLING_SECONDS && (calm / CALM_STEP_SECONDS).is_multiple_of(2));
         world.run_for(CALM_STEP_SECONDS).await;
         calm += CALM_STEP_SECONDS;
     }
@@ -58,6 +63,10 @@ struct Lived {
     sent_back_count: usize,
     /// How often the store forgot something.
     forgot_count: usize,
+    /// The most starts that had instances on one node at once.
+    walled_peak: usize,
+    /// How often a driver refused to take instances away.
+    refused_count: usize,
 }
 
 /// What many seeds came to.
@@ -110,20 +119,32 @@ impl std::fmt::Display for Tally {
 
 /// Runs one seed.
 fn run_seed(seed: u64, is_verbose: bool) -> Result<Lived, String> {
+    run_world(World::new(seed), is_verbose)
+}
+
+fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime");
-    let mut world = World::new(seed);
     let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(&mut world))));
     if is_verbose {
         println!("{}\n{}", world.log.join("\n"), world.updates());
     }
-    let World { shared_starts, tenants_peak, requeued_count, sent_back_count, forgot_stored_at, .. } = world;
-    let forgot_count = forgot_stored_at.len();
+    let World { shared_starts, tenants_peak, requeued_count, sent_back_count, walled_peak, .. } = world;
+    let forgot_count = world.forgot_stored_at.len();
+    let refused_count = world.nodes[0].instances.refused_count;
     outcome
-        .map(|()| Lived { shared_starts, tenants_peak, requeued_count, sent_back_count, forgot_count })
+        .map(|()| Lived {
+            shared_starts,
+            tenants_peak,
+            requeued_count,
+            sent_back_count,
+            forgot_count,
+            walled_peak,
+            refused_count,
+        })
         .map_err(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
             text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
@@ -177,4 +198,35 @@ fn cluster_sim() {
         && forgotten * 2 > seeds
         && sent_back * 50 > seeds;
     assert!(is_enough, "a simulation in which hardly anybody shares, or dies of it, shows nothing");
+}
+
+/// The same where users want walls and devices are cut: `CUT_SEED=..` replays one.
+#[test]
+fn cluster_sim_in_instances() {
+    if let Some(seed) = number_of("CUT_SEED") {
+        let outcome = run_world(World::with_instances(seed), true);
+        assert!(outcome.is_ok(), "CUT_SEED={seed}: {}", outcome.err().unwrap_or_default());
+        return;
+    }
+    let from = number_of("FROM").unwrap_or(FROM);
+    let seeds = from..from + number_of("CUT_SEEDS").unwrap_or(CUT_SEEDS);
+    let (mut failed, mut walled, mut refused) = (Vec::new(), 0, 0);
+    for seed in seeds.clone() {
+        match run_world(World::with_instances(seed), false) {
+            Ok(lived) => {
+                walled += u64::from(lived.walled_peak >= 2);
+                refused += u64::from(lived.refused_count > 0);
+            }
+            Err(error) => {
+                println!("CUT_SEED={seed}: {error}");
+                failed.push(seed);
+            }
+        }
+    }
+    let count = seeds.end - seeds.start;
+    println!(
+        "{count} seeds, {walled} with two or more in instances at once, {refused} in which a driver refused"
+    );
+    assert!(failed.is_empty(), "{failed:?} failed; replay one by CUT_SEED=..");
+    assert!(walled * 2 > count && refused * 10 > count, "hardly anybody is in an instance: it shows nothing");
 }

@@ -1,11 +1,14 @@
 //! One node of the simulation: a simulated machine, and an agent that can die. The agent's pure rooms are the real ones
 //! (`share::environment`, `accumulator`); what is imitated here is their shell: a socket, a journal, a process table.
 
+use crate::instances::Instances;
 use pillion_agent::accumulator::{DeviceRuns, Sample, Sighting};
 use pillion_agent::share::{SharePaths, environment, is_for};
 use pillion_core::device::{DeviceDescription, Mechanism, TenantUse};
 use pillion_core::fault::FaultSigns;
+use pillion_core::health::DeviceCondition;
 use pillion_core::metric::Metric;
+use pillion_core::mig::{Geometry, Slot};
 use pillion_core::report::{
     AgentHello, DeviceSamples, JobSummary, Launch, Report, ReportBody, ShareResult, ToAgent,
 };
@@ -26,6 +29,8 @@ pub(crate) struct Running {
     pub(crate) client: ClientId,
     /// The mechanism that it shares by, if it got one.
     pub(crate) mechanism: Option<Mechanism>,
+    /// Its instance, if it got one.
+    pub(crate) slot: Option<Slot>,
 }
 
 impl Running {
@@ -61,6 +66,8 @@ pub(crate) struct Node {
     looked_at: Option<UnixTime>,
     /// How far its clock is ahead of everybody else's; negative = behind.
     pub(crate) clock_ahead_seconds: f64,
+    /// How its devices are cut.
+    pub(crate) instances: Instances,
 }
 
 impl Node {
@@ -82,7 +89,28 @@ impl Node {
             running: Vec::new(),
             looked_at: None,
             clock_ahead_seconds: 0.0,
+            instances: Instances::default(),
         }
+    }
+
+    /// Its agent cuts its devices, of which `foreign` have instances that somebody else has made.
+    pub(crate) fn let_be_cut(&mut self, foreign: BTreeMap<GresType, Slot>, tells_empty: bool) {
+        for device in &mut self.devices {
+            device.geometry = Geometry::of_model(&device.model).cloned();
+        }
+        self.instances = Instances::new(foreign, tells_empty);
+    }
+
+    /// How its devices are, as its agent tells.
+    pub(crate) fn conditions(&self, now: UnixTime) -> Vec<DeviceCondition> {
+        self.instances.conditions(&self.devices, self.clock(now))
+    }
+
+    /// Who runs in which instance.
+    pub(crate) fn walled(&self) -> Vec<(JobStart, GresType, Slot)> {
+        let walled =
+            self.running.iter().filter_map(|run| Some((run.start, run.gres_type.clone(), run.slot?)));
+        walled.collect()
     }
 
     /// What its clock shows.
@@ -99,7 +127,7 @@ impl Node {
             devices: self.devices.clone(),
             sent_at: self.clock(now),
             decision_ids: self.shares.values().map(|share| share.decision_id).collect(),
-            conditions: Vec::new(),
+            conditions: self.conditions(now),
             setup: None,
         }
     }
@@ -126,6 +154,9 @@ impl Node {
             ToAgent::Revoke { decision_id, start } => {
                 if self.shares.get(start).is_some_and(|share| share.decision_id == *decision_id) {
                     self.shares.remove(start);
+                    if !self.running.iter().any(|run| run.start == *start) {
+                        self.instances.take_back(*start);
+                    }
                 }
                 None
             }
@@ -140,6 +171,21 @@ impl Node {
 
     fn prepare(&mut self, share: &Share) -> Result<(), String> {
         let device = self.device(&share.gres_type).ok_or("no such device")?.clone();
+        if let Some(slot) = share.sharing.mig_slot() {
+            let is_whole =
+                self.running.iter().any(|run| run.gres_type == share.gres_type && run.slot.is_none());
+            return if is_whole {
+                Err("somebody has all of it".to_owned())
+            } else {
+                self.instances.give(&device, slot, share.start)
+            };
+        }
+        if self.instances.has_tenants(&share.gres_type) {
+            return Err("it is cut into instances".to_owned());
+        }
+        if !self.instances.make_whole(&share.gres_type, |_| false) {
+            return Err("held: its instances cannot be taken away".to_owned());
+        }
         if share.mechanism() == Mechanism::Mps
             && MpsControl::status(&mut self.backend, device.index)
                 .map_err(|error| error.to_string())?
@@ -176,6 +222,19 @@ impl Node {
         let device = self.device(gres_type).expect("Slurm books devices that are there").clone();
         let fits = |share: &&Share| is_for(share, work.uid, Some(shards)) && share.gres_type == *gres_type;
         let share = self.shares.get(&start).filter(|_| self.is_agent_alive).filter(fits).cloned();
+        let slot = share.as_ref().and_then(|share| share.sharing.mig_slot());
+        // Whoever has all that Slurm books of it, has the device whole, where somebody is there who makes it so.
+        if shards == 100 && self.is_agent_alive {
+            let running = &self.running;
+            let runs = |start| running.iter().any(|run| run.start == start && run.slot.is_some());
+            let is_whole = self.instances.make_whole(gres_type, runs);
+            assert!(
+                is_whole || share.is_none(),
+                "{start} was prepared for all of {gres_type}, which is held"
+            );
+            let is_gone = |other: &Share| other.gres_type == *gres_type && other.sharing.mig_slot().is_some();
+            self.shares.retain(|other, share| *other == start || !is_gone(share));
+        }
         let mut variables = vec![("SLURM_JOB_GPUS".to_owned(), device.index.to_string())];
         match device.mechanism {
             Mechanism::Ccs => variables.push(("ZE_AFFINITY_MASK".to_owned(), device.index.to_string())),
@@ -219,7 +278,7 @@ impl Node {
             self.report(ReportBody::Launch(launch));
         }
         let mechanism = share.map(|share| share.mechanism()).filter(|mechanism| mechanism.is_set_up());
-        self.running.push(Running { start, gres_type: gres_type.clone(), client, mechanism });
+        self.running.push(Running { start, gres_type: gres_type.clone(), client, mechanism, slot });
     }
 
     /// Lets time pass on the devices.
@@ -263,6 +322,7 @@ impl Node {
         let runs = self.runs.entry(run.gres_type.clone()).or_default();
         let summary = runs.end(start, now, &run.gres_type);
         self.shares.remove(&start);
+        self.instances.take_back(start);
         // A dead agent finds its runs on disk when it comes back; what it did not see is not in them.
         if let Some(summary) = summary {
             // It looked for signs of a fault and saw none.
@@ -288,6 +348,7 @@ impl Node {
             return;
         }
         self.looked_at = Some(now);
+        self.instances.rest();
         let states = self.backend.read_all().expect("the devices are there");
         let mut samples = Vec::new();
         for (index, state) in states {

@@ -89,7 +89,8 @@ impl Scheduler {
                 }
             }
         }
-        let (_, inbox) = self.streams.get_mut(&node.name).expect("connected above");
+        let (stream, inbox) = self.streams.get_mut(&node.name).expect("connected above");
+        self.context.agents.set_conditions(stream, &node.conditions(now));
         let mut answers = Vec::new();
         while let Ok(order) = inbox.try_recv() {
             answers.extend(node.order(&order));

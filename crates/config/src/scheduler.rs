@@ -229,7 +229,7 @@ pub struct PolicyConfig {
     #[schemars(with = "String", extend("enum" = ["same-user", "same-account", "any"]))]
     pub users: Users,
     /// What stands between tenants of different users. "shared": what the mechanism gives, which under MPS is no wall. "hard":
-    /// users share no device, for no agent of this release gives them MIG instances of their own. A job may ask for more
+    /// users share a device in MIG instances of their own only, and none that cannot be cut into such. A job may ask for more
     /// (--colocate=isolation=hard), never for less.
     #[schemars(with = "String", extend("enum" = ["shared", "hard"]))]
     pub isolation: Isolation,

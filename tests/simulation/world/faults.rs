@@ -95,6 +95,23 @@ impl World {
         ));
     }
 
+    /// A driver that takes no instance away, or does again.
+    pub(super) fn refuse_now_and_then(&mut self) {
+        if self.is_cut && self.rng.random_bool(0.03) {
+            self.refuse(!self.nodes[0].instances.refuses);
+        }
+    }
+
+    /// Whether the driver of a node whose devices are cut takes no instance away.
+    pub(crate) fn refuse(&mut self, refuses: bool) {
+        let instances = &mut self.nodes[0].instances;
+        if self.is_cut && instances.refuses != refuses {
+            instances.refuses = refuses;
+            instances.rest();
+            self.note(format!("n1 keeps its instances: {refuses}"));
+        }
+    }
+
     pub(super) fn fault(&mut self) {
         let place = self.below(self.nodes.len());
         let name = self.nodes[place].name.clone();
@@ -197,6 +214,8 @@ impl World {
         for node in &mut self.nodes {
             node.is_agent_alive = true;
             node.clock_ahead_seconds = 0.0;
+            node.instances.refuses = false;
+            node.instances.rest();
             self.slurm.set_node_flag(&node.name, None);
         }
     }

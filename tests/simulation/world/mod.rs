@@ -12,6 +12,7 @@ use crate::users::OUTSIDE;
 use faults::{Copied, Saved};
 use pillion_cli::commands::rescue::carry_out;
 use pillion_config::Watch;
+use pillion_core::isolation::Isolation;
 use pillion_core::{GresType, JobStart, ManualClock, SlurmJobId, UnixTime};
 use pillion_fake_slurm::{FakeCall, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_memory_store::MemoryStore;
@@ -74,9 +75,26 @@ pub(crate) struct World {
     /// Starts that were requeued after they died with a partner, and those that were sent back, likewise.
     pub(crate) requeued_count: usize,
     pub(crate) sent_back_count: usize,
+    /// The most starts that had instances on one node at once, likewise.
+    pub(crate) walled_peak: usize,
+    /// Whether devices are cut here.
+    is_cut: bool,
 }
 
 impl World {
+    /// A world in which users want walls between them, and the devices of `n1` can be cut.
+    pub(crate) fn with_instances(seed: u64) -> Self {
+        let mut world = Self::new(seed);
+        world.is_cut = true;
+        world.settings.policy.isolation = Isolation::Hard;
+        world.schedulers.clear();
+        world.start_scheduler();
+        let slot = "1g.18gb@0".parse().expect("an instance");
+        let foreign = seed.is_multiple_of(3).then(|| (GresType::new("g2"), slot));
+        world.nodes[0].let_be_cut(foreign.into_iter().collect(), seed.is_multiple_of(2));
+        world
+    }
+
     pub(crate) fn new(seed: u64) -> Self {
         let now = UnixTime::from_epoch(BEGIN);
         let clock = Arc::new(ManualClock::new(now));
@@ -125,6 +143,8 @@ impl World {
             tenants_peak: 0,
             requeued_count: 0,
             sent_back_count: 0,
+            walled_peak: 0,
+            is_cut: false,
         };
         world.start_scheduler();
         world
@@ -145,6 +165,7 @@ impl World {
 
     /// One random thing.
     pub(crate) async fn step(&mut self) {
+        self.refuse_now_and_then();
         match self.below(100) {
             0..33 => {
                 let seconds = self.rng.random_range(0.1..4.0);

@@ -41,8 +41,12 @@ impl World {
         }
         // Where more than two may share, jobs come often that leave room for a third.
         let is_light = self.settings.policy.tenants_max > 2 && self.rng.random_bool(0.5);
-        // Some do far more than they were known for: beside them promises break.
-        let is_lie = self.rng.random_bool(0.2);
+        // Where devices are cut, there is to be somebody whom an instance suits, and not a device for each.
+        let is_light = is_light || (self.is_cut && self.rng.random_bool(0.7));
+        let is_crowded = self.is_cut && self.rng.random_bool(0.6);
+        // Some do far more than they were known for: beside them promises break. Where devices are cut nobody lies: a store that
+        // forgot what it knew would learn the lie, and with it too small a limit.
+        let is_lie = self.rng.random_bool(0.2) && !self.is_cut;
         let workload = if is_light || is_lie { LIGHT } else { WORKLOADS[self.below(WORKLOADS.len())] };
         let (user, uid) = USERS[self.below(USERS.len())];
         let mut mark = mark_of(workload);
@@ -64,7 +68,11 @@ impl World {
             begin: Some(begin),
             array,
             dependency,
-            excluded_nodes: if self.rng.random_bool(0.1) { vec![NodeName::new("n1")] } else { Vec::new() },
+            excluded_nodes: match self.rng.random_bool(0.1) {
+                _ if is_crowded => vec![NodeName::new("n2")],
+                true => vec![NodeName::new("n1")],
+                false => Vec::new(),
+            },
             admin_comment: mark.to_string(),
             ..FakeJob::default()
         });
