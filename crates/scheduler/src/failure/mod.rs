@@ -164,7 +164,7 @@ fn ending_of(run: &MeasuredRun) -> Option<Ending> {
 }
 
 /// The agent dated its samples and the end by one clock; Slurm's is another.
-fn verdict(run: &MeasuredRun) -> Option<FaultVerdict> {
+pub(crate) fn verdict(run: &MeasuredRun) -> Option<FaultVerdict> {
     let ended = ending_of(run).map(|ending| (run.summary.ended_at, ending));
     fault::verdict(&StartSeen { ended, signs: run.summary.signs.clone()? })
 }
