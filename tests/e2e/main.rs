@@ -21,6 +21,7 @@ mod killed;
 mod learning;
 mod leases;
 mod memcheck;
+mod memory;
 mod methods;
 mod metrics;
 mod module;

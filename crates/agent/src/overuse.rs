@@ -3,7 +3,7 @@
 
 use crate::procfs::ProcessId;
 use pillion_core::share::Share;
-use pillion_core::{GresType, JobStart};
+use pillion_core::{GresType, JobStart, Shards};
 
 /// What a driver may count to a client beyond its limit: contexts, and pages that are rounded up.
 const MARGIN_BYTES: u64 = 256 << 20;
@@ -22,9 +22,9 @@ pub struct Holding {
 }
 
 /// The limit that this start is over, if it is over one. `share`: the start's. A limit is set by MPS for each process and planned
-/// with for all of them together.
+/// with for all of them together. Who has all of a device takes nothing from anybody.
 pub fn limit_exceeded(holding: &Holding, share: &Share) -> Option<u64> {
-    let is_of = share.gres_type == holding.gres_type;
+    let is_of = share.gres_type == holding.gres_type && share.shards != Shards::ALL;
     let limit = share.sharing.memory_limit_bytes().filter(|_| is_of)?;
     (holding.memory_bytes > limit.saturating_add(MARGIN_BYTES)).then_some(limit)
 }
@@ -50,7 +50,8 @@ mod tests {
         assert_eq!(limit_exceeded(&holding((525 << 20) + MARGIN_BYTES), &limited), None);
         let alone = share(33, Mechanism::TimeSliced);
         let elsewhere = Share { gres_type: GresType::new("g0"), ..limited.clone() };
-        for free in [free, alone, elsewhere] {
+        let has_all = Share { shards: Shards::ALL, ..limited.clone() };
+        for free in [free, alone, elsewhere, has_all] {
             assert_eq!(limit_exceeded(&holding(140 << 30), &free), None, "{free:?}");
         }
     }

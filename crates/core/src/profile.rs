@@ -34,6 +34,13 @@ pub struct WorkloadProfile {
     pub metrics: Metrics,
     /// The most device memory seen in any run.
     pub memory_bytes_peak: Option<u64>,
+    /// The least memory limit under which a run has completed: a peak that was seen without one may be what its framework took
+    /// because it was there.
+    #[serde(default)]
+    pub memory_bytes_completed: Option<u64>,
+    /// The most device memory with which a run certainly ran out of it: it needs more.
+    #[serde(default)]
+    pub memory_bytes_ran_out: Option<u64>,
     /// The most processes on the device at once in any run.
     pub process_count_peak: u32,
     /// Mean energy of a run.
@@ -58,6 +65,14 @@ impl Serialize for WorkloadProfile {
         map.serialize_entry("throughput_per_second_at_cap", &self.throughput_per_second_at_cap)?;
         PROFILE.write_values(&self.metrics, |metric| metric != Metric::PowerWatts, &mut map)?;
         map.serialize_entry("memory_bytes_peak", &self.memory_bytes_peak)?;
+        for (name, bytes) in [
+            ("memory_bytes_completed", self.memory_bytes_completed),
+            ("memory_bytes_ran_out", self.memory_bytes_ran_out),
+        ] {
+            if bytes.is_some() {
+                map.serialize_entry(name, &bytes)?;
+            }
+        }
         map.serialize_entry("process_count_peak", &self.process_count_peak)?;
         PROFILE.write_values(&self.metrics, |metric| metric == Metric::PowerWatts, &mut map)?;
         map.serialize_entry("energy_joules", &self.energy_joules)?;
@@ -110,6 +125,8 @@ impl WorkloadProfile {
             throughput_per_second_at_cap: [None; 9],
             metrics: Metrics::default(),
             memory_bytes_peak: None,
+            memory_bytes_completed: None,
+            memory_bytes_ran_out: None,
             process_count_peak: 0,
             energy_joules: None,
         }
@@ -143,5 +160,9 @@ mod tests {
         assert!(peak < power && power < sources && written.contains("\"stall_fraction\":null"), "{written}");
         assert_eq!(serde_json::from_str::<WorkloadProfile>(&written).unwrap(), profile);
         assert!(serde_json::from_value::<WorkloadProfile>(json!({"workload": "a/b"})).is_err(), "it is none");
+        let limited =
+            WorkloadProfile { memory_bytes_ran_out: Some(7), memory_bytes_completed: Some(9), ..profile };
+        let written = serde_json::to_string(&limited).unwrap();
+        assert_eq!(serde_json::from_str::<WorkloadProfile>(&written).unwrap(), limited);
     }
 }

@@ -35,6 +35,8 @@ pub enum Reason {
     MemoryUnknown,
     /// Does not fit beside the partner.
     MemoryDoesNotFit,
+    /// It was seen with most of the device's memory, which its framework may have taken because it was there.
+    MemoryLooksPreallocated,
     /// Somebody's promise would probably be broken.
     PromiseAtRisk,
     /// Sharing would gain too little.
@@ -96,6 +98,10 @@ impl Reason {
             Self::MeasuredAlone => "its user has it measured so",
             Self::MemoryUnknown => "its device memory is not known; memory= would tell",
             Self::MemoryDoesNotFit => "the device memory does not suffice for both",
+            Self::MemoryLooksPreallocated => {
+                "it held most of the device memory, as frameworks do that take it beforehand; what it needs shows in a run alone \
+                 within memory=SIZE (docs/frameworks.md)"
+            }
             Self::PromiseAtRisk => "somebody would probably be slowed more than promised",
             Self::GainTooSmall => "sharing would gain too little",
             Self::BetterPlanElsewhere => "another pairing gains more",
@@ -137,6 +143,9 @@ impl Reason {
             Self::UnknownWorkload => "one of the two was never measured on this device model",
             Self::MemoryUnknown => "one of the two has no known memory need",
             Self::MemoryDoesNotFit => "their memory does not fit together",
+            Self::MemoryLooksPreallocated => {
+                "the memory of one of the two looks preallocated: write memory=SIZE with what it needs"
+            }
             Self::PromiseAtRisk => "a promise would probably be broken",
             Self::GainTooSmall => "sharing would gain too little",
             Self::BetterPlanElsewhere => "another pairing gains more",
@@ -202,6 +211,7 @@ impl Reason {
             | Self::MeasuredAlone
             | Self::MemoryUnknown
             | Self::MemoryDoesNotFit
+            | Self::MemoryLooksPreallocated
             | Self::PromiseAtRisk
             | Self::GainTooSmall
             | Self::BetterPlanElsewhere

@@ -12,6 +12,10 @@ use std::time::Duration;
 
 /// What an observed memory peak is multiplied with: peaks are sampled, and runs differ.
 const OBSERVED_PEAK_RATIO: f64 = 1.05;
+/// What is given of the memory with which it ran out.
+const BEYOND_RATIO: f64 = 1.5;
+/// Who holds this part of a device may have taken it beforehand: JAX takes 0.75 of it, others more.
+const PREALLOCATED_FRACTION: f64 = 0.7;
 /// The least shards that a tenant is given.
 pub(crate) const SHARDS_MIN: u32 = 10;
 
@@ -77,19 +81,65 @@ pub(super) fn usable_bytes(device_memory_bytes: u64, policy: &Policy) -> u64 {
     (device_memory_bytes as f64 * (1.0 - policy.memory_margin_fraction.clamp(0.0, 1.0))) as u64
 }
 
-/// The device memory that a workload is admitted with: what was declared, but never less than what was seen.
+/// The device memory that a workload is admitted with: what was declared, but never less than what was seen to be needed.
+pub(crate) fn memory_need(declared: Option<u64>, profile: &WorkloadProfile) -> Option<u64> {
+    let (peak, completed) = (profile.memory_bytes_peak, completed_in(profile));
+    let need = match declared {
+        Some(declared) => Some(declared.max(least(peak, completed).unwrap_or(0))),
+        None => least(peak.map(|peak| scaled(peak, OBSERVED_PEAK_RATIO)), completed),
+    };
+    need.max(need_beyond(profile))
+}
+
+/// The least memory in which it has completed, and did not run out of it with as much.
+fn completed_in(profile: &WorkloadProfile) -> Option<u64> {
+    profile.memory_bytes_completed.filter(|bytes| profile.memory_bytes_ran_out < Some(*bytes))
+}
+
+/// What it is given at least after it ran out of memory; nothing more where a run that had enough shows how much that is.
+fn need_beyond(profile: &WorkloadProfile) -> Option<u64> {
+    let ran_out = profile.memory_bytes_ran_out?;
+    let held = least(profile.memory_bytes_peak, completed_in(profile));
+    held.is_none_or(|held| held <= ran_out).then(|| scaled(ran_out, BEYOND_RATIO))
+}
+
+fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.into_iter().chain(b).min()
+}
+
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "memory is far below 2^53 bytes"
 )]
-pub(crate) fn memory_need(declared: Option<u64>, profile: &WorkloadProfile) -> Option<u64> {
-    match (declared, profile.memory_bytes_peak) {
-        (Some(declared), peak) => Some(declared.max(peak.unwrap_or(0))),
-        (None, Some(peak)) => Some((peak as f64 * OBSERVED_PEAK_RATIO).ceil() as u64),
-        (None, None) => None,
-    }
+fn scaled(bytes: u64, ratio: f64) -> u64 {
+    (bytes as f64 * ratio).ceil() as u64
+}
+
+/// Whether a workload held so much of a device that its framework may have taken it only because it was there. Which runs under a
+/// limit tell.
+pub(crate) fn looks_preallocated(profile: &WorkloadProfile, device_memory_bytes: u64) -> bool {
+    let held = least(profile.memory_bytes_peak, completed_in(profile));
+    held.is_some_and(|held| held >= scaled(device_memory_bytes, PREALLOCATED_FRACTION))
+}
+
+/// The memory limit under which a job runs alone that declares what it needs: what was seen of its workload goes before, unless that
+/// may be what its framework took beforehand. `None`: it declares nothing, or as much as there is.
+pub(crate) fn limit_alone(
+    declared: Option<u64>,
+    profile: Option<&WorkloadProfile>,
+    device_memory_bytes: u64,
+) -> Option<u64> {
+    let declared = declared?;
+    let limit = match profile {
+        None => declared,
+        Some(profile) if looks_preallocated(profile, device_memory_bytes) => {
+            declared.max(profile.memory_bytes_ran_out.map_or(0, |bytes| scaled(bytes, BEYOND_RATIO)))
+        }
+        Some(profile) => memory_need(Some(declared), profile)?,
+    };
+    (limit < device_memory_bytes).then_some(limit)
 }
 
 /// The profile, where enough runs alone stand behind it and they took long enough.
@@ -130,7 +180,17 @@ pub(crate) fn may_share(
         return Err(Reason::SeveralProcesses);
     }
     let need = memory_need(job.memory_bytes_declared, profile).ok_or(Reason::MemoryUnknown)?;
-    if need > memory_usable(device, policy) { Err(Reason::MemoryDoesNotFit) } else { Ok(need) }
+    let is_doubtful = looks_preallocated(profile, device.memory_bytes);
+    // It runs alone within what it declares, and what it needs is known from then on.
+    let is_bounded =
+        device.mechanism.can_cap() && job.memory_bytes_declared.is_some_and(|declared| declared < need);
+    if is_doubtful && (is_bounded || need > memory_usable(device, policy)) {
+        Err(Reason::MemoryLooksPreallocated)
+    } else if need > memory_usable(device, policy) {
+        Err(Reason::MemoryDoesNotFit)
+    } else {
+        Ok(need)
+    }
 }
 
 /// Whether the promise holds at the pessimistic bound.

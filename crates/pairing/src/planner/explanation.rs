@@ -5,6 +5,7 @@ mod instance;
 mod words;
 
 use crate::plan::{CANDIDATES_MAX, Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
+use crate::planner::admit;
 use crate::planner::candidates::candidate_set::CandidateKey;
 use crate::planner::candidates::trial::Trial;
 use crate::planner::candidates::{CCS_MODE_SHARED, Evaluator};
@@ -209,11 +210,17 @@ impl<'s, 'a> Explainer<'s, 'a> {
             None => (waiting.solo_cap.and_then(CapStep::cap_fraction), None),
         };
         let mode = mode.unwrap_or(CCS_MODE_SHARED);
-        let sharing = match (role, cap) {
-            (Role::Alone, None) => share::Sharing::TimeSliced,
-            (Role::Alone, Some(_)) => share::Sharing::by(device.mechanism, cap, Some(mode)),
-            (Role::Host | Role::Joiner, _) => {
-                share::Sharing::by(device.mechanism, cap, Some(mode)).limited_to(memory_bytes)
+        let alone = admit::limit_alone(
+            waiting.memory_bytes_declared,
+            context.profile(class, kind),
+            device.memory_bytes,
+        );
+        let alone = alone.filter(|_| device.mechanism.can_cap());
+        let sharing = match (role, cap, alone) {
+            (Role::Alone, None, None) => share::Sharing::TimeSliced,
+            (Role::Alone, ..) => share::Sharing::by(device.mechanism, cap, Some(mode)).limited_to(alone),
+            (Role::Host | Role::Joiner, ..) => {
+                share::Sharing::by(device.mechanism, cap, Some(mode)).limited_to(memory_bytes.or(alone))
             }
         };
         Member {

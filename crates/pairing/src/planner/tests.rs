@@ -4,6 +4,7 @@ mod budget;
 mod instances;
 mod isolation;
 mod measured_alone;
+mod memory;
 mod properties;
 mod shards_by_use;
 mod trials;
@@ -116,7 +117,7 @@ fn memory_must_fit_with_a_margin() {
 #[test]
 fn what_was_seen_outweighs_what_was_declared() {
     let mut liar = two(job(1, "light"), job(2, "big"));
-    liar.profiles = ProfileBook::from(vec![profile("light", 0.1, 0.1, 8), profile("big", 0.1, 0.1, 75)]);
+    liar.profiles = ProfileBook::from(vec![profile("light", 0.1, 0.1, 40), profile("big", 0.1, 0.1, 50)]);
     liar.waiting[1].memory_bytes_declared = Some(GIB);
     assert_eq!(exclusion(&planned(&liar), 1, 2), Some(Reason::MemoryDoesNotFit));
 }

@@ -56,7 +56,7 @@ pillion_metrics::families! {
     SWITCH_MISSES = counter("pillion_switch_misses_total", "starts", &["cause"],
         "Starts without a cap and unshared though managed: not-responding (the node did not report it), no-decision (the agent had none)");
     REQUEUES = counter("pillion_requeues_total", "jobs", &["outcome"],
-        "Victims of a neighbour's crash that were to start again alone: requeued, refused");
+        "Jobs that were to start again for a neighbour's crash, an order or lack of memory: requeued, refused");
     JOB_FAULTS = counter("pillion_job_faults_total", "jobs", &["fault"],
         "Runs that failed with signs of a cause: out-of-memory, device-fault, program-fault, victim (of a neighbour)");
     CREDIT_LOST = counter("pillion_credit_losses_total", "starts", &["cause"],

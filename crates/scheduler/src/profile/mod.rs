@@ -10,6 +10,7 @@ use crate::analysis::{run_account, shared_device_seconds};
 use crate::context::Context;
 use crate::credit::culprits;
 use crate::credit::strain::Strain;
+use crate::failure;
 use crate::first_runs::is_first_run;
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
@@ -19,7 +20,7 @@ use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::ActivityMeans;
 use pillion_core::{CapStep, Fraction, UnixTime, report};
 use pillion_slurm::Ending;
-use pillion_store::{Event, Lesson, MeasuredRun, Member, RunAccount, StoredProfile};
+use pillion_store::{Event, Lesson, MeasuredRun, Member, RequeueCause, RunAccount, StoredProfile};
 use slice::slice_lesson;
 use speed::{is_solo, measured_speed, rate_of};
 use std::cmp::Ordering;
@@ -222,6 +223,12 @@ fn cap_of(run: &MeasuredRun) -> Option<Fraction> {
 
 /// What a run teaches of its workload alone, and the profile with it, where it changes that.
 fn learn(stored: Option<StoredProfile>, run: &MeasuredRun, now: UnixTime) -> (Lesson, Option<StoredProfile>) {
+    if let Some(had_bytes) = ran_out(run) {
+        return (
+            Lesson::nothing("it ran out of device memory"),
+            Some(with_need_beyond(stored, run, had_bytes, now)),
+        );
+    }
     if !is_solo(run) {
         return match of_first_minutes(stored.as_ref(), run, now) {
             Some(profile) => (LessonKind::Alone.into(), Some(profile)),
@@ -240,6 +247,36 @@ fn learn(stored: Option<StoredProfile>, run: &MeasuredRun, now: UnixTime) -> (Le
     match learnt {
         Ok((kind, profile)) => (kind.into(), Some(profile)),
         Err(why) => (Lesson::nothing(why), None),
+    }
+}
+
+/// With how much device memory a run ran out of it, where that is certain: its peak is what it was cut off at, and no need.
+fn ran_out(run: &MeasuredRun) -> Option<u64> {
+    let was_requeued = matches!(run.requeue, Some(RequeueCause::OutOfMemory { .. }));
+    let is_sure =
+        was_requeued || failure::verdict(run).is_some_and(|verdict| verdict.is_surely_out_of_memory());
+    failure::memory::memory_had(run).filter(|_| is_sure)
+}
+
+fn with_need_beyond(
+    stored: Option<StoredProfile>,
+    run: &MeasuredRun,
+    had_bytes: u64,
+    now: UnixTime,
+) -> StoredProfile {
+    let mut stored = stored.unwrap_or_else(|| nothing_known(run, now));
+    stored.updated_at = now;
+    stored.profile.memory_bytes_ran_out = stored.profile.memory_bytes_ran_out.max(Some(had_bytes));
+    stored
+}
+
+/// A profile that knows nothing but its names.
+fn nothing_known(run: &MeasuredRun, now: UnixTime) -> StoredProfile {
+    StoredProfile {
+        profile: WorkloadProfile::empty(run.job.workload.clone(), run.device_model.clone()),
+        duration_deviation_squares: 0.0,
+        run_counts_at_cap: [0; 9],
+        updated_at: now,
     }
 }
 
@@ -274,6 +311,8 @@ fn forget_minutes(stored: StoredProfile) -> StoredProfile {
     let profile = WorkloadProfile {
         family: stored.profile.family.clone(),
         memory_bytes_peak: stored.profile.memory_bytes_peak,
+        memory_bytes_completed: stored.profile.memory_bytes_completed,
+        memory_bytes_ran_out: stored.profile.memory_bytes_ran_out,
         process_count_peak: stored.profile.process_count_peak,
         ..WorkloadProfile::empty(workload.clone(), device_model.clone())
     };
@@ -287,13 +326,7 @@ fn with_run(
     means: &ActivityMeans,
     now: UnixTime,
 ) -> StoredProfile {
-    let nothing = || StoredProfile {
-        profile: WorkloadProfile::empty(run.job.workload.clone(), run.device_model.clone()),
-        duration_deviation_squares: 0.0,
-        run_counts_at_cap: [0; 9],
-        updated_at: now,
-    };
-    let mut stored = stored.map_or_else(nothing, forget_minutes);
+    let mut stored = stored.map_or_else(|| nothing_known(run, now), forget_minutes);
     stored.updated_at = now;
     stored.profile.run_count += 1;
     add_duration(&mut stored, run);
@@ -361,6 +394,10 @@ fn add_means(profile: &mut WorkloadProfile, ActivityMeans(means): &ActivityMeans
     // A workload of which nobody knows what it needs is let in beside nobody: nothing seen is not a need of nothing.
     let peak = run.summary.memory_bytes_peak.filter(|peak| *peak > 0);
     profile.memory_bytes_peak = profile.memory_bytes_peak.max(peak);
+    if let Some(limit) = run.own_member().and_then(|member| member.plan.sharing.memory_limit_bytes()) {
+        let least = profile.memory_bytes_completed.map_or(limit, |least| least.min(limit));
+        profile.memory_bytes_completed = Some(least);
+    }
     profile.process_count_peak = profile.process_count_peak.max(run.summary.process_count_peak);
 }
 

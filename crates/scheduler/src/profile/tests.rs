@@ -6,6 +6,7 @@ use super::*;
 use crate::testing::{at, decision, member, record, start, summary};
 use pillion_core::decision::MemberState;
 use pillion_core::device::Mechanism;
+use pillion_core::fault::{FaultSigns, StderrWords};
 use pillion_core::metric::{Metric, MetricSource, Metrics};
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::share::Sharing;
@@ -236,6 +237,47 @@ fn a_joined_run_teaches_nothing_alone_where_more_is_known_or_it_failed_or_was_sh
     for run in [failed, short, known] {
         assert!(!taught(&run, None));
     }
+}
+
+/// It ran under this limit, beside nobody, and failed saying that device memory ran out.
+fn out_of_memory(limit_bytes: u64) -> MeasuredRun {
+    let signs = FaultSigns { stderr: Some(StderrWords::Sure), ..FaultSigns::default() };
+    let whole = run(100, 0.0);
+    MeasuredRun {
+        summary: JobSummary { signs: Some(signs), neighbours: Vec::new(), ..whole.summary },
+        job: JobRecord { ending: Some(Ending::Failed), exit: Some((1, 0)), ..whole.job },
+        decision: Some(limited(mps(None).limited_to(Some(limit_bytes)))),
+        ..whole
+    }
+}
+
+#[test]
+fn a_peak_at_which_memory_ran_out_is_a_bound_and_no_peak() {
+    let (lesson, stored) = learn(None, &out_of_memory(7), at(5000));
+    assert_eq!(lesson, Lesson::nothing("it ran out of device memory"));
+    let profile = stored.unwrap().profile;
+    let found = (profile.run_count, profile.memory_bytes_peak, profile.memory_bytes_ran_out);
+    assert_eq!(found, (0, None, Some(7)));
+    let again = learnt(&[out_of_memory(7), out_of_memory(4), run(90, 0.0)]).unwrap().profile;
+    let found = (again.run_count, again.memory_bytes_peak, again.memory_bytes_ran_out);
+    assert_eq!(found, (1, Some(5), Some(7)), "the most with which it ran out");
+    // Started again before anybody looked: the intent tells.
+    let mut requeued = out_of_memory(7);
+    requeued.job.restart_count = 1;
+    assert_eq!(learn(None, &requeued, at(5000)).1, None, "nobody says how it ended");
+    requeued.requeue = Some(RequeueCause::OutOfMemory { memory_bytes: 11 });
+    assert_eq!(learn(None, &requeued, at(5000)).1.unwrap().profile.memory_bytes_ran_out, Some(7));
+    let mut whole = out_of_memory(7);
+    whole.decision = Some(limited(Sharing::TimeSliced));
+    assert_eq!(learn(None, &whole, at(5000)).1, None, "it had all that there is");
+}
+
+#[test]
+fn a_run_that_completes_under_a_limit_needs_no_more() {
+    let under =
+        |limit| MeasuredRun { decision: Some(limited(mps(None).limited_to(Some(limit)))), ..run(100, 0.0) };
+    let profile = learnt(&[run(100, 0.0), under(9), under(8), under(12)]).unwrap().profile;
+    assert_eq!((profile.run_count, profile.memory_bytes_completed), (4, Some(8)));
 }
 
 #[test]

@@ -55,6 +55,8 @@ struct ProfileRow {
     run_counts_at_cap: Vec<i64>,
     throughput_per_second: Option<f64>,
     memory_bytes_peak: Option<i64>,
+    memory_bytes_completed: Option<i64>,
+    memory_bytes_ran_out: Option<i64>,
     process_count_peak: i64,
     energy_joules: Option<f64>,
     family: Option<String>,
@@ -76,6 +78,8 @@ impl TryFrom<ProfileRow> for StoredProfile {
             throughput_per_second: row.throughput_per_second,
             metrics: place.json("metrics", row.metrics)?,
             memory_bytes_peak: place.number_opt("memory_bytes_peak", row.memory_bytes_peak)?,
+            memory_bytes_completed: place.number_opt("memory_bytes_completed", row.memory_bytes_completed)?,
+            memory_bytes_ran_out: place.number_opt("memory_bytes_ran_out", row.memory_bytes_ran_out)?,
             process_count_peak: place.number("process_count_peak", row.process_count_peak)?,
             energy_joules: row.energy_joules,
             family: row.family,
@@ -133,8 +137,9 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
     sqlx::query!(
         "insert into workload_profile (workload, device_model, run_count, duration_seconds,
             duration_variation_fraction, duration_deviation_squares, throughput_per_second, memory_bytes_peak,
-            process_count_peak, energy_joules, updated_at, family, throughput_per_second_at_cap, run_counts_at_cap, metrics)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+            process_count_peak, energy_joules, updated_at, family, throughput_per_second_at_cap, run_counts_at_cap, metrics,
+            memory_bytes_completed, memory_bytes_ran_out)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
         on conflict (workload, device_model) do update set
             run_count = excluded.run_count, duration_seconds = excluded.duration_seconds,
             duration_variation_fraction = excluded.duration_variation_fraction,
@@ -143,7 +148,8 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
             memory_bytes_peak = excluded.memory_bytes_peak, process_count_peak = excluded.process_count_peak,
             energy_joules = excluded.energy_joules, updated_at = excluded.updated_at, family = excluded.family,
             throughput_per_second_at_cap = excluded.throughput_per_second_at_cap,
-            run_counts_at_cap = excluded.run_counts_at_cap, metrics = excluded.metrics",
+            run_counts_at_cap = excluded.run_counts_at_cap, metrics = excluded.metrics,
+            memory_bytes_completed = excluded.memory_bytes_completed, memory_bytes_ran_out = excluded.memory_bytes_ran_out",
         profile.workload.as_str(),
         profile.device_model,
         i64::from(profile.run_count),
@@ -159,6 +165,8 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
         &profile.throughput_per_second_at_cap as &[Option<f64>],
         &stored.run_counts_at_cap.map(i64::from) as &[i64],
         json!(profile.metrics),
+        profile.memory_bytes_completed.map(bigint),
+        profile.memory_bytes_ran_out.map(bigint),
     )
     .execute(conn)
     .await?;
@@ -173,8 +181,8 @@ pub(super) async fn read(
     let rows = sqlx::query_as!(
         ProfileRow,
         r#"select workload, device_model, run_count, duration_seconds, duration_variation_fraction,
-            duration_deviation_squares, throughput_per_second, memory_bytes_peak, process_count_peak, energy_joules,
-            updated_at, family, run_counts_at_cap,
+            duration_deviation_squares, throughput_per_second, memory_bytes_peak, memory_bytes_completed,
+            memory_bytes_ran_out, process_count_peak, energy_joules, updated_at, family, run_counts_at_cap,
             throughput_per_second_at_cap as "throughput_per_second_at_cap: Vec<Option<f64>>",
             -- A row of before has a column for each.
             coalesce(metrics, jsonb_strip_nulls(jsonb_build_object('power_watts', power_watts_mean,

@@ -326,6 +326,8 @@ pub(crate) fn profile(workload: &str) -> StoredProfile {
         duration_variation_fraction: Some(1.5),
         throughput_per_second: Some(2.25),
         memory_bytes_peak: Some(6 << 30),
+        memory_bytes_completed: Some(7 << 30),
+        memory_bytes_ran_out: Some(5 << 30),
         process_count_peak: 2,
         energy_joules: Some(21_000.0),
         family: Some("resnet".to_owned()),

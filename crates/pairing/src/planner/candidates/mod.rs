@@ -109,7 +109,9 @@ impl<'a> Evaluator<'_, 'a> {
         }
         let need = tenants.iter().map(|tenant| tenant.memory_bytes).fold(0_u64, u64::saturating_add);
         if need > admit::memory_usable(device, self.context.policy) {
-            return Err(Reason::MemoryDoesNotFit);
+            let mut profiles = tenants.iter().map(|tenant| self.context.profiles[tenant.profile]);
+            let is_doubtful = profiles.any(|profile| admit::looks_preallocated(profile, device.memory_bytes));
+            return Err(if is_doubtful { Reason::MemoryLooksPreallocated } else { Reason::MemoryDoesNotFit });
         }
         Ok(())
     }

@@ -165,6 +165,12 @@ impl<'a> PlanContext<'a> {
         self.places.matches(class, self.places.of_device[device])
     }
 
+    /// What is known of this class on devices of this kind.
+    pub(crate) fn profile(&self, class: ClassIndex, kind: KindIndex) -> Option<&'a WorkloadProfile> {
+        let key = (&self.classes[class].workload, self.kinds[kind].model.as_str());
+        self.profile_index.get(&key).map(|profile| self.profiles[*profile])
+    }
+
     /// Whether this class may share devices of this kind: its profile and the memory that it is admitted with.
     pub(crate) fn sharer(
         &self,
