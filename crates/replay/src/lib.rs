@@ -29,5 +29,5 @@ pub use options::{Carbon, CarbonError, MANY_JOBS, Options, Order, PoolSize, SEED
 pub use pool::truth::{MeasuredPairs, Truth};
 pub use replay::{Replay, ReplayError};
 pub use report::Report;
-pub use scenario::{Outcome, Task, Waits};
+pub use scenario::{Outcome, Task, Waits, workload_key};
 pub use statistics::Estimate;

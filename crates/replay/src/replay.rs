@@ -231,6 +231,12 @@ impl Replay {
         &self.demands[self.jobs[at].class]
     }
 
+    /// By place, whether some of these nodes could run it.
+    pub(crate) fn possible(&self, nodes: &[QueueNode]) -> Vec<bool> {
+        let of_class = queue::possible(nodes, &self.demands);
+        self.jobs.iter().map(|job| of_class[job.class]).collect()
+    }
+
     /// From the first start to the last end.
     pub(crate) fn span(&self) -> (u64, u64) {
         let starts = self.jobs.iter().map(|job| self.of(*job).started_at);

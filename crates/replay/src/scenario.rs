@@ -3,7 +3,7 @@
 
 use crate::options::PoolSize;
 use crate::pool::truth::Truth;
-use crate::pool::{self, GpuType, PoolJob, PoolNode, PoolOutcome, Setting, profile_of};
+use crate::pool::{self, GpuType, PoolJob, PoolNode, PoolOutcome, Setting, fill_in, profile_of};
 use crate::queue::QueueNode;
 use crate::replay::{Replay, order_of, seconds};
 use crate::statistics::percentile;
@@ -67,7 +67,9 @@ pub struct Outcome {
 impl Outcome {
     /// GPU-hours that were saved: what a GPU for each job holds, less what they held.
     pub fn saved_hours(&self) -> f64 {
-        self.pool.solo_hours - self.pool.busy_hours
+        let saved = self.pool.solo_hours - self.pool.busy_hours;
+        // Where nobody shares there is nothing but the dust of sums.
+        if saved.abs() < 1e-6 * self.pool.solo_hours { 0.0 } else { saved }
     }
     /// How many were slower beside others than promised, of how many that were beside others, and how many the model expected.
     pub fn promises(&self) -> (usize, usize, f64) {
@@ -95,7 +97,9 @@ impl Replay {
     pub fn tasks(&self) -> Vec<Task> {
         let Self { options, .. } = self;
         let mut tasks = Vec::new();
-        for pool in &options.pools {
+        // Of few nodes two parts may be the same.
+        let mut seen = FxHashSet::default();
+        for pool in options.pools.iter().filter(|pool| seen.insert(self.pool_nodes(**pool))) {
             for adoption in &options.adoptions {
                 tasks.extend((0..options.seeds).map(|seed| Task { pool: *pool, adoption: *adoption, seed }));
             }
@@ -113,7 +117,8 @@ impl Replay {
         let pool_nodes = self.pool_nodes(task.pool);
         let split = self.split(task, &pool_nodes);
         let (nodes, setting) = self.pool_setting(&pool_nodes);
-        let jobs: Vec<PoolJob> = split.managed.iter().map(|at| self.pool_job(*at, &setting)).collect();
+        let jobs: Vec<PoolJob> =
+            split.managed.iter().map(|at| self.pool_job(*at, &setting, task.seed)).collect();
         let mut outcome = pool::play(&nodes, &jobs, &setting.setting, truth);
         let mut with: Vec<Option<f64>> = vec![None; self.jobs.len()];
         for (at, start) in split.managed.iter().zip(std::mem::take(&mut outcome.started_at)) {
@@ -138,16 +143,10 @@ impl Replay {
     fn split(&self, task: Task, pool_nodes: &[usize]) -> Split {
         let adopters = self.adopters(task);
         let rest = self.rest(pool_nodes);
-        let demands: Vec<_> = (0..self.jobs.len()).map(|at| self.demand(at).clone()).collect();
-        let mut of_demand: BTreeMap<&crate::queue::Demand, bool> = BTreeMap::new();
-        for demand in &demands {
-            of_demand
-                .entry(demand)
-                .or_insert_with(|| crate::queue::possible(&rest, std::slice::from_ref(demand))[0]);
-        }
+        let possible = self.possible(&rest);
         let mut split = Split { managed: Vec::new(), others: Vec::new(), stranded: Vec::new() };
-        for (at, demand) in demands.iter().enumerate() {
-            let job = self.of(self.jobs[at]);
+        for (at, is_possible) in possible.into_iter().enumerate() {
+            let (job, demand) = (self.of(self.jobs[at]), self.demand(at));
             let fits = || {
                 pool_nodes.iter().any(|node| {
                     let node = &self.nodes()[*node];
@@ -158,7 +157,7 @@ impl Replay {
             };
             if job.gpus == 1 && job.nodes == 1 && adopters.contains(&job.user) && fits() {
                 split.managed.push(at);
-            } else if of_demand[demand] {
+            } else if is_possible {
                 split.others.push(at);
             } else {
                 split.stranded.push(at);
@@ -209,13 +208,15 @@ impl Replay {
         (nodes, PoolSetting { setting, place_of_type: types.into_iter().collect() })
     }
 
-    fn pool_job(&self, at: usize, setting: &PoolSetting) -> PoolJob {
+    fn pool_job(&self, at: usize, setting: &PoolSetting, seed: u64) -> PoolJob {
         let (replayed, demand) = (self.jobs[at], self.demand(at));
         let job = self.of(replayed);
         let gpu_type =
             replayed.ran_on.and_then(|number| setting.place_of_type.get(&number)).copied().unwrap_or(0);
         let key = workload_key(job.user, job.workload);
         let model = &setting.setting.gpu_types[gpu_type as usize].name;
+        let mut profile = profile_of(key, model, &job.usage);
+        fill_in(&mut profile, job.workload, seed);
         PoolJob {
             user: job.user,
             account: job.account,
@@ -229,7 +230,7 @@ impl Replay {
             memory_mib: demand.memory_mib,
             ended: job.ended,
             usage: job.usage,
-            profile: profile_of(key, model, &job.usage),
+            profile,
         }
     }
 
@@ -292,6 +293,6 @@ struct PoolSetting {
 }
 
 /// A workload as the model knows it: whose it is stands before the slash.
-pub(crate) fn workload_key(user: u32, workload: u32) -> WorkloadKey {
+pub fn workload_key(user: u32, workload: u32) -> WorkloadKey {
     WorkloadKey::new(format!("{user}/{workload}"))
 }

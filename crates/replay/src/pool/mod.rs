@@ -14,7 +14,7 @@ mod tests;
 pub(crate) mod truth;
 mod view;
 
-pub(crate) use learn::profile_of;
+pub(crate) use learn::{fill_in, profile_of};
 
 use crate::jobs::{Ended, Usage};
 use learn::Known;

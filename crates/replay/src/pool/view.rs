@@ -10,6 +10,8 @@ use rustc_hash::FxHashSet;
 const PARTITION: &str = "pool";
 /// How many of those that wait are planned at once, from the head of the queue.
 const WAITING_MAX: usize = 200;
+/// Nobody joins where fewer than ten shards are left.
+const SHARDS_TAKEN_MAX: u32 = 90;
 /// A job's bound: when Slurm would start it alone by itself.
 const BOUND_SECONDS: f64 = 600.0;
 
@@ -41,12 +43,32 @@ impl Pool<'_> {
             revision: Revision(0),
             taken_at: UnixTime::from_seconds(self.now),
             nodes: self.nodes.iter().map(node_view).collect(),
-            devices: self.devices.iter().map(|device| self.device_view(device)).collect(),
+            devices: self.useful_devices(&waiting).map(|device| self.device_view(device)).collect(),
             waiting: waiting.into_iter().map(|job| self.waiting_job(job)).collect(),
             alone_claims: Vec::new(),
             profiles: ProfileBook::from(profiles),
             trials: TrialBook::default(),
         }
+    }
+
+    /// Devices that somebody could still come to: those with room, and of the free ones of each type as many as wait where the
+    /// largest of them could run, and as many again. A plan over all of them would say the same of the others.
+    fn useful_devices(&self, waiting: &[usize]) -> impl Iterator<Item = &Device> {
+        let tenants_max = self.setting.policy.tenants_max as usize;
+        let cpus_max = waiting.iter().map(|job| self.jobs[*job].cpus).max().unwrap_or(0);
+        let memory_mib_max = waiting.iter().map(|job| self.jobs[*job].memory_mib).max().unwrap_or(0);
+        let enough = 2 * waiting.len();
+        let mut free = vec![0; self.setting.gpu_types.len()];
+        self.devices.iter().filter(move |device| {
+            if device.seats.is_empty() {
+                let (node, free) = (&self.nodes[device.node], &mut free[device.gpu_type as usize]);
+                let is_for_all = node.cpus_free >= cpus_max && node.memory_mib_free >= memory_mib_max;
+                *free += usize::from(is_for_all);
+                return *free <= enough;
+            }
+            let taken: u32 = device.seats.iter().map(|seat| u32::from(seat.shards.count())).sum();
+            taken <= SHARDS_TAKEN_MAX && device.seats.len() < tenants_max && device.unfit_at.is_none()
+        })
     }
 
     fn device_view(&self, device: &Device) -> DeviceView {

@@ -59,17 +59,24 @@ fn part(of: f64, all: f64) -> Option<f64> {
 }
 
 fn coverage(replay: &Replay) -> Measure {
-    let (mut known, mut all) = (0.0, 0.0);
+    let (mut known, mut in_full, mut all) = (0.0, 0.0, 0.0);
     for job in replay.jobs.iter().map(|job| replay.of(*job)).filter(|job| job.gpus == 1) {
         all += job.gpu_hours();
         known += if job.usage.is_profile() { job.gpu_hours() } else { 0.0 };
+        let has_units =
+            job.usage.sm_active_fraction.is_some() && job.usage.memory_bandwidth_fraction.is_some();
+        in_full += if job.usage.is_profile() && has_units { job.gpu_hours() } else { 0.0 };
     }
+    let in_full = part(in_full, all).unwrap_or(0.0) * 100.0;
     Measure {
         value: part(known, all),
-        meaning: "of the GPU-hours of jobs of one GPU: it is known how busy the GPU and how full its memory was; the others save \
-                  nothing here"
-            .to_owned(),
-        improved_by: "gres/gpumem and gres/gpuutil in AccountingStorageTRES, jobstats, or a file with --telemetry".to_owned(),
+        meaning: format!(
+            "of the GPU-hours of jobs of one GPU: it is known how busy the GPU and how full its memory was; the others save nothing \
+             here. Of {in_full:.0} % compute units and memory bandwidth are known too; of the others they are drawn, below busy time"
+        ),
+        improved_by:
+            "gres/gpumem and gres/gpuutil in AccountingStorageTRES, jobstats, or a file with --telemetry"
+                .to_owned(),
     }
 }
 

@@ -1,14 +1,16 @@
 //! What a replay says: every figure with how low it may be, and how far all of it may be believed.
 
 mod confidence;
+mod html;
 #[cfg(test)]
 mod tests;
 mod waste;
 
 pub use confidence::{Confidence, Measure};
+pub use html::html;
 pub use waste::{Band, Waste};
 
-use crate::options::{Order, PoolSize};
+use crate::options::Order;
 use crate::read::ReadTally;
 use crate::replay::{Replay, seconds};
 use crate::scenario::{Outcome, Waits};
@@ -18,8 +20,8 @@ use std::collections::BTreeMap;
 
 /// Simulated and real median waits that are further apart, over the real one, say nothing of waits.
 pub const WAIT_ERROR_MAX: f64 = 0.25;
-/// Waits nearer than this are alike, however short both are.
-pub const WAIT_ALIKE_SECONDS: f64 = 60.0;
+/// A real median that is shorter counts as this: a minute apart is near, however short both are.
+pub const WAIT_LEAST_SECONDS: f64 = 240.0;
 
 /// The whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -85,7 +87,7 @@ pub struct Queue {
     pub history: Waits,
     /// As they are simulated.
     pub simulated: Waits,
-    /// How far the simulated median is from the real one, over the real one.
+    /// How far the simulated median is from the real one, over the real one (of four minutes at least).
     pub error_fraction: f64,
     /// Whether that is near enough to say anything of waits.
     pub is_near: bool,
@@ -256,8 +258,8 @@ impl Replay {
         let history = Waits::of(&self.waits(|job, _| job.started_at));
         let simulated = Waits::of(&self.waits(|_, at| self.exclusive[at]));
         let apart = (simulated.median_seconds - history.median_seconds).abs();
-        let error_fraction = if apart == 0.0 { 0.0 } else { apart / history.median_seconds.max(1.0) };
-        let is_near = apart <= WAIT_ALIKE_SECONDS || error_fraction <= WAIT_ERROR_MAX;
+        let error_fraction = apart / history.median_seconds.max(WAIT_LEAST_SECONDS);
+        let is_near = error_fraction <= WAIT_ERROR_MAX;
         Queue { order: self.order, history, simulated, error_fraction, is_near }
     }
 
@@ -275,10 +277,7 @@ impl Replay {
         let grams = self.options.carbon.as_ref().map(|carbon| carbon.mean(since, until));
         let nodes = self.pool_nodes(draws[0].task.pool).len();
         SettingReport {
-            pool_fraction: match draws[0].task.pool {
-                PoolSize::Part(part) => part.value(),
-                PoolSize::Nodes(_) => count(nodes) / count(self.nodes().len()),
-            },
+            pool_fraction: count(nodes) / count(self.nodes().len()),
             pool_gpus: draws[0].pool_gpus,
             adoption_fraction: draws[0].task.adoption.value(),
             managed_jobs: counts(&|draw| count(draw.managed_count)),
