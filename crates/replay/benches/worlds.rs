@@ -31,10 +31,10 @@ const USERS: u32 = 40;
 /// Classes of jobs that a user repeats.
 const CLASSES_MAX: usize = 4;
 /// Jobs of a world.
-const JOBS: usize = 2_000;
+const JOBS: usize = 600;
 /// 2026-10-01.
 const EPOCH: u64 = 1_790_812_800;
-const HEADER: &str = "JobIDRaw|User|Account|Partition|JobName|State|Submit|Eligible|Start|End|TimelimitRaw|NNodes|AllocTRES|ReqTRES|SubmitLine";
+const HEADER: &str = "JobIDRaw|User|Account|Partition|JobName|State|Submit|Eligible|Start|End|TimelimitRaw|NNodes|AllocTRES|ReqTRES|TRESUsageInMax|SubmitLine";
 
 struct TraceJob {
     submit: u64,
@@ -46,7 +46,11 @@ fn trace(path: &str) -> Vec<TraceJob> {
     let mut csv = csv::Reader::from_path(path).unwrap();
     let rows = csv.records().map(|row| {
         let row = row.unwrap();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a trace of days")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "seconds of a trace of days"
+        )]
         let whole = |cell: &str| cell.parse::<f64>().unwrap_or(0.0) as u64;
         TraceJob { submit: whole(&row[1]), seconds: whole(&row[2]), gpus: row[3].parse().unwrap() }
     });
@@ -86,24 +90,29 @@ struct World {
     kind_of_job: BTreeMap<u32, usize>,
 }
 
-fn world(seed: u64, jobs: &[TraceJob], kinds: &[&WorkloadProfile]) -> World {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let begin = rng.random_range(0..jobs.len() - JOBS);
-    let jobs = &jobs[begin..begin + JOBS];
-    let users: Vec<Vec<Class>> = (0..USERS)
+/// What each user repeats.
+fn draw_users(rng: &mut ChaCha8Rng, jobs: &[TraceJob], kind_count: usize) -> Vec<Vec<Class>> {
+    (0..USERS)
         .map(|_| {
             let classes = 0..rng.random_range(1..=CLASSES_MAX);
             classes
                 .map(|_| Class {
-                    kind: rng.random_range(0..kinds.len()),
+                    kind: rng.random_range(0..kind_count),
                     seconds: f64::from(
-                        u32::try_from(jobs.choose(&mut rng).unwrap().seconds.min(200_000)).unwrap(),
+                        u32::try_from(jobs.choose(rng).unwrap().seconds.min(200_000)).unwrap(),
                     ),
-                    variation: *[0.02, 0.05, 0.2].choose(&mut rng).unwrap(),
+                    variation: *[0.02, 0.05, 0.2].choose(rng).unwrap(),
                 })
                 .collect()
         })
-        .collect();
+        .collect()
+}
+
+fn world(seed: u64, jobs: &[TraceJob], kinds: &[&WorkloadProfile]) -> World {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let begin = rng.random_range(0..jobs.len() - JOBS);
+    let jobs = &jobs[begin..begin + JOBS];
+    let users = draw_users(&mut rng, jobs, kinds.len());
     let mut world = World {
         sacct: format!("{HEADER}\n"),
         telemetry: "job_id,gpu_index,sm_active_fraction,memory_bandwidth_fraction,memory_bytes_peak,power_watts_mean\n".to_owned(),
@@ -126,10 +135,18 @@ fn world(seed: u64, jobs: &[TraceJob], kinds: &[&WorkloadProfile]) -> World {
         let given = format!("cpu={},gres/gpu={gpus},mem={}G,node=1", 4 * gpus, 16 * gpus);
         let _ = writeln!(
             world.sacct,
-            "{id}|u{user}|ml|gpu|class{at}|COMPLETED|{submit}|{submit}|{submit}|{end}|{limit}|1|{given}|{given}|sbatch class{at}.sh"
+            "{id}|u{user}|ml|gpu|class{at}|COMPLETED|{submit}|{submit}|{submit}|{end}|{limit}|1|{given}|{given}||sbatch class{at}.sh"
         );
         let kind = kinds[class.kind];
         let noise = Normal::new(1.0, 0.03).unwrap().sample(&mut rng);
+        // A site that has busy time from Slurm, and the rest from telemetry of its own.
+        if let Some(busy) = kind.metrics.get(Metric::GpuBusyFraction) {
+            let percent = (busy * noise).clamp(0.0, 1.0) * 100.0;
+            let _ = writeln!(
+                world.sacct,
+                "{id}.0||ml||x|COMPLETED|{submit}|Unknown|{submit}|{end}||1|cpu=1||gres/gpuutil={percent}|"
+            );
+        }
         let part = |metric| {
             kind.metrics
                 .get(metric)
@@ -247,7 +264,8 @@ fn options(measured: &Measured) -> Options {
     options.pools = vec![PoolSize::Part(Fraction::clamped(0.5))];
     options.adoptions = vec![Fraction::ONE];
     options.policy.users = UserPolicy::Any;
-    options.plan_seconds = 60.0;
+    options.plan_seconds = 300.0;
+    options.seeds = 3;
     options.mechanism =
         measured.observations.first().map_or(Mechanism::Mps, pillion_pairing::Observation::mechanism);
     options
@@ -310,7 +328,7 @@ fn against_the_clock(sacct: &str, shape: &str) {
 fn write(count: usize, jobs: &[TraceJob], folder: &str) {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut to = std::io::BufWriter::new(std::fs::File::create(format!("{folder}/sacct.txt")).unwrap());
-    writeln!(to, "{HEADER}|TRESUsageInMax").unwrap();
+    writeln!(to, "{HEADER}").unwrap();
     let span = jobs.last().unwrap().submit - jobs[0].submit + 1;
     // All of them within a month, so that the cluster is large.
     let month = 31 * 86_400;
@@ -330,14 +348,14 @@ fn write(count: usize, jobs: &[TraceJob], folder: &str) {
         );
         writeln!(
             to,
-            "{id}|user{user}|ml{}|gpu|class{class}|COMPLETED|{submit}|{submit}|{start}|{end}|{limit}|1|{given}|{given}|sbatch class{class}.sh --seed {id}|",
+            "{id}|user{user}|ml{}|gpu|class{class}|COMPLETED|{submit}|{submit}|{start}|{end}|{limit}|1|{given}|{given}||sbatch class{class}.sh --seed {id}",
             user % 40
         )
         .unwrap();
         // A class uses a GPU as it always does, give or take a little.
         let busy = (user * 7 + class * 13) % 90 + rng.random_range(5..10);
         let memory = 2000 + (user * 31 + class * 977) % 30_000;
-        writeln!(to, "{id}.0||ml||python|COMPLETED|{submit}|Unknown|{start}|{end}||1|cpu=1|||gres/gpumem={memory}M,gres/gpuutil={busy}").unwrap();
+        writeln!(to, "{id}.0||ml||python|COMPLETED|{submit}|Unknown|{start}|{end}||1|cpu=1||gres/gpumem={memory}M,gres/gpuutil={busy}|").unwrap();
     }
     to.flush().unwrap();
     let gpus = gpu_seconds / month;

@@ -109,17 +109,17 @@ pub struct Options {
 /// With fewer nobody knows how far apart they are.
 pub const SEEDS_MIN: u64 = 3;
 /// From so many jobs on fewer settings are replayed unless they are asked for.
-pub const MANY_JOBS: usize = 100_000;
+pub const MANY_JOBS: usize = 10_000;
 
 impl Options {
     /// What is replayed where nothing else is asked for: of many jobs less, so that it ends in a minute.
     pub fn usual(job_count: usize) -> Self {
         let part = |value| PoolSize::Part(Fraction::clamped(value));
-        let is_many = job_count > MANY_JOBS;
+        let is_many = job_count >= MANY_JOBS;
         let (pools, adoptions) = if is_many {
             (vec![part(0.25)], vec![0.5])
         } else {
-            (vec![part(0.1), part(0.25), part(0.5)], vec![0.25, 0.5, 1.0])
+            (vec![part(0.25), part(0.5)], vec![0.5, 1.0])
         };
         Self {
             pools,
@@ -127,7 +127,7 @@ impl Options {
             policy: Policy { users: UserPolicy::SameUser, solo_seconds_min: 30.0, ..Policy::default() },
             mechanism: Mechanism::Mps,
             seeds: if is_many { SEEDS_MIN } else { 5 },
-            plan_seconds: if is_many { 60.0 } else { 2.0 },
+            plan_seconds: if is_many { 60.0 } else { 10.0 },
             order: None,
             idle_watts: None,
             price_per_gpu_hour: None,

@@ -202,7 +202,7 @@ impl Replay {
             PoolSize::Part(part) => part.value(),
             PoolSize::Nodes(count) => f64::from(count) / all as f64,
         };
-        let row_first = row.first().copied();
+        let row_last = row.last().copied();
         let mut chosen = Vec::new();
         let mut owed = 0.0;
         for node in row {
@@ -213,7 +213,7 @@ impl Replay {
             }
         }
         if chosen.is_empty() {
-            chosen.extend(row_first);
+            chosen.extend(row_last);
         }
         chosen.sort_unstable();
         chosen

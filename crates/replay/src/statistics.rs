@@ -53,8 +53,12 @@ impl Estimate {
 
     /// The same of what can only be positive.
     pub(crate) fn of_counts(draws: &[f64]) -> Self {
-        let Self { low, expected, high } = Self::of(draws);
-        Self { low: low.max(0.0), expected, high }
+        Self::of(draws).at_least(0.0)
+    }
+
+    /// Of what can be no less than this.
+    pub(crate) fn at_least(self, least: f64) -> Self {
+        Self { low: self.low.max(least), ..self }
     }
 
     pub(crate) fn times(self, factor: f64) -> Self {

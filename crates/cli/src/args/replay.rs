@@ -73,7 +73,7 @@ pub struct ReplayArgs {
     /// Until this time, as sacct takes it
     #[arg(short = 'E', long, value_name = "TIME", default_value = "now", requires = "print_sacct", value_parser = parse_word, help_heading = INPUT)]
     pub end: String,
-    /// How jobs used their GPUs (CSV): job_id,gpu_index,sm_active_fraction,memory_bandwidth_fraction,memory_bytes_peak,power_watts_mean
+    /// How jobs used their GPUs (CSV): docs/evaluate.md names the columns
     #[arg(long, value_name = "FILE", help_heading = INPUT)]
     pub telemetry: Option<PathBuf>,
     /// What 'scontrol show nodes' printed
@@ -88,10 +88,10 @@ pub struct ReplayArgs {
     /// By what jobs are served [default: as is nearer to the real waits]
     #[arg(long, value_enum, help_heading = SITE)]
     pub order: Option<OrderArg>,
-    /// Sizes of the pool: a part of the nodes with GPUs (25%) or a number of them (8) [default: 10%,25%,50%; from 100,000 jobs 25%]
+    /// Sizes of the pool: a part of the nodes with GPUs (25%) or a number of them (8) [default: 25%,50%; from 10,000 jobs 25%]
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = parse_pool, help_heading = SETTING)]
     pub pool: Vec<PoolSize>,
-    /// Shares of the users whose jobs share [default: 25%,50%,100%; from 100,000 jobs 50%]
+    /// Shares of the users whose jobs share [default: 50%,100%; from 10,000 jobs 50%]
     #[arg(long, value_name = "SHARE,..", value_delimiter = ',', value_parser = parse_share, help_heading = SETTING)]
     pub adoption: Vec<Fraction>,
     /// Who may share with whom
@@ -106,10 +106,10 @@ pub struct ReplayArgs {
     /// How GPUs are shared: mps, ccs or none
     #[arg(long, default_value = "mps", value_parser = parse_mechanism, help_heading = SETTING)]
     pub mechanism: Mechanism,
-    /// How often each setting is drawn [default: 5; from 100,000 jobs 3]
+    /// How often each setting is drawn [default: 5; from 10,000 jobs 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(3..=100), help_heading = SETTING)]
     pub seeds: Option<u64>,
-    /// Seconds between two plans at least [default: 2; from 100,000 jobs 60]
+    /// Seconds between two plans at least [default: 10; from 10,000 jobs 60]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3600), help_heading = SETTING)]
     pub plan_seconds: Option<u32>,
     /// What a GPU draws at rest, in watts
@@ -156,7 +156,8 @@ fn parse_pool(text: &str) -> Result<PoolSize, String> {
 
 fn parse_share(text: &str) -> Result<Fraction, String> {
     let percent = text.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());
-    let share = percent.filter(|percent| *percent > 0.0).and_then(|percent| Fraction::try_new(percent / 100.0).ok());
+    let share =
+        percent.filter(|percent| *percent > 0.0).and_then(|percent| Fraction::try_new(percent / 100.0).ok());
     share.ok_or_else(|| "a share above 0% and up to 100% is expected; write 25%".to_owned())
 }
 
@@ -167,6 +168,11 @@ fn parse_amount(text: &str) -> Result<f64, String> {
 
 /// A time for sacct goes into a line for a shell: it holds nothing that a shell would obey.
 fn parse_word(text: &str) -> Result<String, String> {
-    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-+:/.".contains(&byte));
-    if is_plain { Ok(text.to_owned()) } else { Err("a time as sacct takes it is expected; write 2026-11-01 or now-31days".to_owned()) }
+    let is_plain =
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-+:/.".contains(&byte));
+    if is_plain {
+        Ok(text.to_owned())
+    } else {
+        Err("a time as sacct takes it is expected; write 2026-11-01 or now-31days".to_owned())
+    }
 }

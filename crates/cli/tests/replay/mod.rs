@@ -10,7 +10,7 @@ const TELEMETRY: &str = "job_id,gpu_index,sm_active_fraction,memory_bandwidth_fr
     1,0,0.1,0.05,4e9,120\n2,0,0.1,0.05,4e9,120\n";
 /// Short enough for a test, and with everything in it.
 const LINE: &str = "replay sacct.txt --nodes nodes.txt --gpu-memory a100=80 --pool 50% --adoption 100% --users any --seeds 3 \
-                    --plan-seconds 60 --idle-watts 55 --price 2.5 --carbon 320";
+                    --plan-seconds 600 --idle-watts 55 --price 2.5 --carbon 320";
 
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
@@ -33,7 +33,10 @@ async fn a_replay_says_what_was_wasted_saved_and_risked_and_how_far_to_believe_i
     for (format, option) in [("table", ""), ("parsable", " --parsable2"), ("json", " --json")] {
         let ran = run(&folder, &format!("{LINE}{option}")).await;
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{LINE}{option}");
-        insta::assert_snapshot!(format!("replay_{format}"), ran.out);
+        // Among those of the other commands, which docs/json.md is made from.
+        insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false }, {
+            insta::assert_snapshot!(format!("commands__replay_{format}"), ran.out);
+        });
     }
     let saved = run(&folder, &format!("{LINE} --json")).await;
     let saved: Value = serde_json::from_str(&saved.out).expect("one JSON object");
@@ -51,7 +54,7 @@ async fn the_commands_of_the_documentation_are_run() {
     for line in lines {
         // As it stands; but what is drawn and planned anew for each setting is worth minutes.
         let is_simulated = line.starts_with("replay sacct.txt");
-        let short = if is_simulated { " --seeds 3 --plan-seconds 600" } else { "" };
+        let short = if is_simulated { " --seeds 3 --plan-seconds 3600" } else { "" };
         let ran = run(&folder, &format!("{line}{short}")).await;
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
         assert!(!is_simulated || ran.out.contains("repetition"), "{line} printed\n{}", ran.out);
@@ -60,10 +63,12 @@ async fn the_commands_of_the_documentation_are_run() {
     assert!(html.starts_with("<!DOCTYPE html>") && html.contains("How far to believe this"));
     assert!(!html.contains("http://") && !html.contains("src="), "it needs nothing else");
     // What was made anonymous says the same, and names nobody.
-    let anonymous = std::fs::read_to_string(folder.path().join("anonymous/sacct.txt")).expect("it was written");
+    let anonymous =
+        std::fs::read_to_string(folder.path().join("anonymous/sacct.txt")).expect("it was written");
     assert!(!anonymous.contains("user1") && !anonymous.contains("train"), "{}", &anonymous[..400]);
     let options = LINE.strip_prefix("replay sacct.txt --nodes nodes.txt").expect("it begins so");
-    let [before, after] = [LINE.to_owned(), format!("replay anonymous/sacct.txt --nodes anonymous/nodes.txt{options}")];
+    let [before, after] =
+        [LINE.to_owned(), format!("replay anonymous/sacct.txt --nodes anonymous/nodes.txt{options}")];
     let (before, after) = (run(&folder, &before).await, run(&folder, &after).await);
     let saved = |out: &str| out.lines().find(|line| line.starts_with("  50 %")).map(str::to_owned);
     assert_eq!(after.code, 0, "{}", after.err);
@@ -74,17 +79,28 @@ async fn the_commands_of_the_documentation_are_run() {
 async fn the_command_for_sacct_has_what_this_sacct_has() {
     let folder = folder();
     let ran = run(&folder, "replay --print-sacct").await;
-    assert!(ran.out.starts_with("SLURM_TIME_FORMAT=%s sacct ") && ran.out.ends_with(",AdminComment\n"), "{}", ran.out);
+    assert!(
+        ran.out.starts_with("SLURM_TIME_FORMAT=%s sacct ") && ran.out.ends_with(",AdminComment\n"),
+        "{}",
+        ran.out
+    );
     let ran = run(&folder, "replay --print-sacct --fields fields.txt -S 2026-10-01 --json").await;
     let told: Value = serde_json::from_str(&ran.out).expect("one JSON object");
-    assert!(told["command"].as_str().is_some_and(|command| command.contains("--starttime=2026-10-01 ")), "{told}");
-    assert!(told["fields_left_out"].as_array().is_some_and(|fields| fields.iter().any(|name| name == "NodeList")), "{told}");
+    assert!(
+        told["command"].as_str().is_some_and(|command| command.contains("--starttime=2026-10-01 ")),
+        "{told}"
+    );
+    assert!(
+        told["fields_left_out"].as_array().is_some_and(|fields| fields.iter().any(|name| name == "NodeList")),
+        "{told}"
+    );
 }
 
 #[tokio::test]
 async fn what_makes_no_sense_is_refused_in_one_sentence() {
     let folder = folder();
-    std::fs::write(folder.path().join("iso.txt"), SACCT.replace("|17908", "|2026-10-01T00:00:0")).expect("written");
+    std::fs::write(folder.path().join("iso.txt"), SACCT.replace("|179", "|2026-10-01T00:00:0"))
+        .expect("written");
     std::fs::create_dir(folder.path().join("there")).expect("made");
     for (line, code, said) in [
         ("replay", 64, "required"),
@@ -95,12 +111,28 @@ async fn what_makes_no_sense_is_refused_in_one_sentence() {
         ("replay iso.txt --nodes nodes.txt", 65, "not in seconds since 1970"),
         ("replay sacct.txt --shape 4", 64, "'4' is no shape of nodes; write COUNTxGPUS"),
         ("replay sacct.txt --shape 1x1:h100", 65, "none of the jobs could run on the nodes that were given"),
-        ("replay sacct.txt --nodes nodes.txt --pool 9", 65, "a pool of 9 nodes was asked for; there are 2 with GPUs"),
-        ("replay sacct.txt --nodes nodes.txt --pool 0%", 64, "a part of the nodes (25%) or a number of them (8)"),
+        (
+            "replay sacct.txt --nodes nodes.txt --pool 9",
+            65,
+            "a pool of 9 nodes was asked for; there are 2 with GPUs",
+        ),
+        (
+            "replay sacct.txt --nodes nodes.txt --pool 0%",
+            64,
+            "a part of the nodes (25%) or a number of them (8)",
+        ),
         ("replay sacct.txt --nodes nodes.txt --adoption 1.5", 64, "write 25%"),
-        ("replay sacct.txt --nodes nodes.txt --carbon -3", 64, "--carbon"),
-        ("replay sacct.txt --nodes nodes.txt --carbon nodes.txt", 65, "line 2 is not 'seconds since 1970,grams a kilowatt-hour'"),
-        ("replay sacct.txt --nodes nodes.txt --telemetry nodes.txt", 65, "nodes.txt: the column job_id is missing"),
+        ("replay sacct.txt --nodes nodes.txt --carbon=-3", 64, "--carbon"),
+        (
+            "replay sacct.txt --nodes nodes.txt --carbon nodes.txt",
+            65,
+            "line 2 is not 'seconds since 1970,grams a kilowatt-hour'",
+        ),
+        (
+            "replay sacct.txt --nodes nodes.txt --telemetry nodes.txt",
+            65,
+            "nodes.txt: the column job_id is missing",
+        ),
         ("replay sacct.txt --nodes nodes.txt --gpu-memory a100", 64, "write TYPE=GIB"),
         ("replay sacct.txt --nodes nodes.txt --seeds 2", 64, "3..=100"),
         ("replay --print-sacct --fields nodes.txt", 65, "this sacct has no field JobIDRaw"),

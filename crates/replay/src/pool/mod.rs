@@ -151,8 +151,10 @@ pub(crate) struct PoolOutcome {
     pub(crate) groups: usize,
     /// How often a job came to be beside others.
     pub(crate) tenancies: usize,
-    /// The sum of the model's own probability that each of them is slower than promised.
+    /// The sum of the planner's own probability that each of them is slower than promised.
     pub(crate) risk_sum: f64,
+    /// The same by what was published of jobs as busy.
+    pub(crate) risk_foretold_sum: f64,
     /// How many of them were.
     pub(crate) broken: usize,
     /// How much longer each job took that ever shared, over its time alone.
@@ -315,8 +317,8 @@ impl<'p> Pool<'p> {
 
     /// What the planner would start now; whether it should be asked again though nothing changes.
     fn plan(&mut self) -> bool {
+        let Some(view) = self.view() else { return false };
         self.outcome.plans += 1;
-        let view = self.view();
         let planned = plan(&view, &self.model, &self.setting.policy);
         let has_started = !planned.pairings.is_empty();
         for pairing in &planned.pairings {

@@ -161,8 +161,11 @@ impl Pool<'_> {
         let used = self.memory_of(this);
         #[expect(clippy::cast_precision_loss, reason = "memory is far below 2^53 bytes")]
         let fill = model.memory_bytes.map_or(0.0, |all| used as f64 / all.max(1) as f64);
+        let present: Vec<Present<'_>> = this.seats.iter().map(|seat| self.present(seat)).collect();
+        let risk_foretold = super::truth::risk(&present, promise);
         let outcome = &mut self.outcome;
         outcome.groups += 1;
+        outcome.risk_foretold_sum += risk_foretold;
         outcome.tenancies += tenants.len();
         outcome.risk_sum += risk;
         outcome.near_out_of_memory += usize::from(fill > MEMORY_NEAR_FRACTION && fill <= 1.0);

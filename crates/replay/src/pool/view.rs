@@ -8,8 +8,11 @@ use rustc_hash::FxHashSet;
 
 /// The one partition of the pool.
 const PARTITION: &str = "pool";
-/// How many of those that wait are planned at once, from the head of the queue.
-const WAITING_MAX: usize = 200;
+/// How many of those that wait are planned at once, from the head of the queue: for each device that somebody could come to a
+/// few, and no more than so many.
+const WAITING_MAX: usize = 100;
+const WAITING_LEAST: usize = 8;
+const WAITING_PER_DEVICE: usize = 4;
 /// Nobody joins where fewer than ten shards are left.
 const SHARDS_TAKEN_MAX: u32 = 90;
 /// A job's bound: when Slurm would start it alone by itself.
@@ -26,8 +29,15 @@ pub(super) fn job_of(id: SlurmJobId) -> usize {
 }
 
 impl Pool<'_> {
-    pub(super) fn view(&self) -> ClusterView {
-        let waiting: Vec<usize> = self.waiting.iter().map(|(_, job)| *job).take(WAITING_MAX).collect();
+    /// `None`: there is no device that anybody could come to, and nothing to plan.
+    pub(super) fn view(&self) -> Option<ClusterView> {
+        let tenants_max = self.setting.policy.tenants_max as usize;
+        let open = self.devices.iter().filter(|device| has_room(device, tenants_max)).count();
+        if open == 0 {
+            return None;
+        }
+        let planned = (WAITING_LEAST + WAITING_PER_DEVICE * open).min(WAITING_MAX);
+        let waiting: Vec<usize> = self.waiting.iter().map(|(_, job)| *job).take(planned).collect();
         let mut present: FxHashSet<(u32, u32)> = FxHashSet::default();
         let seated = self.devices.iter().flat_map(|device| device.seats.iter().map(|seat| seat.job));
         for job in waiting.iter().copied().chain(seated) {
@@ -39,7 +49,7 @@ impl Pool<'_> {
             .filter(|known| known.profile.run_count > 0)
             .map(|known| known.profile.clone())
             .collect();
-        ClusterView {
+        Some(ClusterView {
             revision: Revision(0),
             taken_at: UnixTime::from_seconds(self.now),
             nodes: self.nodes.iter().map(node_view).collect(),
@@ -48,7 +58,7 @@ impl Pool<'_> {
             alone_claims: Vec::new(),
             profiles: ProfileBook::from(profiles),
             trials: TrialBook::default(),
-        }
+        })
     }
 
     /// Devices that somebody could still come to: those with room, and of the free ones of each type as many as wait where the
@@ -66,8 +76,7 @@ impl Pool<'_> {
                 *free += usize::from(is_for_all);
                 return *free <= enough;
             }
-            let taken: u32 = device.seats.iter().map(|seat| u32::from(seat.shards.count())).sum();
-            taken <= SHARDS_TAKEN_MAX && device.seats.len() < tenants_max && device.unfit_at.is_none()
+            has_room(device, tenants_max)
         })
     }
 
@@ -161,4 +170,10 @@ fn node_view(node: &super::PoolNode) -> NodeView {
         features: Vec::new(),
         partitions: vec![PARTITION.to_owned()],
     }
+}
+
+/// Whether somebody could still come to a device.
+fn has_room(device: &Device, tenants_max: usize) -> bool {
+    let taken: u32 = device.seats.iter().map(|seat| u32::from(seat.shards.count())).sum();
+    taken <= SHARDS_TAKEN_MAX && device.seats.len() < tenants_max && device.unfit_at.is_none()
 }

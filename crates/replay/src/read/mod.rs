@@ -181,7 +181,8 @@ impl<'r> Reader<'r> {
         let id = row.id()?;
         if !id.is_step {
             self.keep_current();
-            // A row that is dropped leaves none behind: its steps are lost with it.
+            // Of a row that is dropped the steps are passed over with it: it is one bad row, and not many.
+            self.current = Some(Current { id: id.job, job: None });
             let read = self.job(&row, id.job)?;
             let job = match read {
                 Ok(job) => Some(job),

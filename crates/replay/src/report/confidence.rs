@@ -131,7 +131,7 @@ fn calibration(replay: &Replay) -> Measure {
         value: part(super::count(foretold), super::count(all)),
         meaning: "of the runs of workloads that had run before stayed within the memory that they would have been let in with, and \
                   were as busy as those before (within a tenth); how fast this site's jobs are beside each other nobody has measured, \
-                  and it is drawn from the model's own doubt"
+                  and it is drawn from published measurements of jobs as busy"
             .to_owned(),
         improved_by: "measured pairs of this site's own jobs; no replay can give them".to_owned(),
     }

@@ -159,8 +159,10 @@ pub struct SettingReport {
     pub groups: Estimate,
     /// Jobs that were beside others under a promise, each time it came to be.
     pub promises: Estimate,
-    /// Of these, how many the model itself expects to be slower than promised: the sum of 1 - P(kept).
+    /// Of these, how many are expected to be slower than promised, by what was published of jobs as busy: the sum of 1 - P(kept).
     pub promises_at_risk: Estimate,
+    /// The same as the planner itself believed when it let them share.
+    pub promises_at_risk_as_planned: Estimate,
     /// Of these, how many were in what was drawn.
     pub promises_broken: Estimate,
     /// The slowdown that one of a hundred jobs that shared exceeds.
@@ -290,9 +292,10 @@ impl Replay {
             carbon_kilograms_saved: energy.zip(grams).map(|(energy, grams)| energy.times(grams / 1000.0)),
             groups: counts(&|draw| count(draw.pool.groups)),
             promises: counts(&|draw| count(draw.pool.tenancies)),
-            promises_at_risk: counts(&|draw| draw.pool.risk_sum),
+            promises_at_risk: counts(&|draw| draw.pool.risk_foretold_sum),
+            promises_at_risk_as_planned: counts(&|draw| draw.pool.risk_sum),
             promises_broken: counts(&|draw| count(draw.pool.broken)),
-            slowdown_ratio_p99: counts(&|draw| percentile(&draw.pool.slowdowns, 0.99).max(1.0)),
+            slowdown_ratio_p99: of(&|draw| percentile(&draw.pool.slowdowns, 0.99).max(1.0)).at_least(1.0),
             out_of_memory: counts(&|draw| count(draw.pool.out_of_memory)),
             near_out_of_memory: counts(&|draw| count(draw.pool.near_out_of_memory)),
             time_limit_hits: counts(&|draw| count(draw.pool.limit_hits)),

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// Two hundred jobs of two users, a light and a heavy one each, every ten minutes one; each starts `wait_seconds` late.
 fn replay_of(wait_seconds: u64, shape: &str) -> Result<Replay, ReplayError> {
     let mut text =
-        "JobIDRaw|User|JobName|State|Submit|Start|End|TimelimitRaw|AllocTRES|TRESUsageInMax|SubmitLine\n"
+        "JobIDRaw|User|JobName|State|Submit|Start|End|TimelimitRaw|AllocTRES|ReqTRES|TRESUsageInMax|SubmitLine\n"
             .to_owned();
     for job in 1..=200_u64 {
         let (submit, seconds) = (1_790_812_800 + job * 600, 1800);
@@ -18,14 +18,14 @@ fn replay_of(wait_seconds: u64, shape: &str) -> Result<Replay, ReplayError> {
         let (user, class) = (job % 2, job / 2 % 2);
         let given = "cpu=4,gres/gpu:a100=1,mem=16G";
         let row = format!(
-            "{job}|u{user}|c{class}|COMPLETED|{submit}|{start}|{}|60|{given}||sbatch {class}.sh",
+            "{job}|u{user}|c{class}|COMPLETED|{submit}|{start}|{}|60|{given}|{given}||sbatch {class}.sh",
             start + seconds
         );
         let _ = writeln!(text, "{row}");
         let busy = if class == 0 { 10 } else { 30 };
         let _ = writeln!(
             text,
-            "{job}.0||x|COMPLETED|{submit}|{start}|{}|||gres/gpumem=4000M,gres/gpuutil={busy}|",
+            "{job}.0||x|COMPLETED|{submit}|{start}|{}||||gres/gpumem=4000M,gres/gpuutil={busy}|",
             start + seconds
         );
     }

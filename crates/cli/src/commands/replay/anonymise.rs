@@ -30,7 +30,10 @@ pub(super) fn make(order: &AnonymiseArgs) -> Result<Answer, CliError> {
     let shapes = match &order.nodes {
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(CliError::file("read", path))?;
-            Some(site::read_nodes(&text).map_err(|error| CliError::Data(format!("{}: {error}", path.display())))?)
+            Some(
+                site::read_nodes(&text)
+                    .map_err(|error| CliError::Data(format!("{}: {error}", path.display())))?,
+            )
         }
         None => None,
     };
@@ -38,11 +41,13 @@ pub(super) fn make(order: &AnonymiseArgs) -> Result<Answer, CliError> {
     std::fs::create_dir(&order.output).map_err(CliError::file("write", &order.output))?;
     let mut files = Vec::new();
     let (to, path) = create(&order.output, "sacct.txt")?;
-    let left_out = anonymise::accounting(from, to, &names).map_err(|error| of_reading(error, &order.sacct))?;
+    let left_out =
+        anonymise::accounting(from, to, &names).map_err(|error| of_reading(error, &order.sacct))?;
     files.push(WrittenFile { path: path.display().to_string(), left_out });
     if let Some(nodes) = shapes {
         let path = order.output.join("nodes.txt");
-        std::fs::write(&path, anonymise::nodes(&nodes.shapes, &names)).map_err(CliError::file("write", &path))?;
+        std::fs::write(&path, anonymise::nodes(&nodes.shapes, &names))
+            .map_err(CliError::file("write", &path))?;
         files.push(WrittenFile { path: path.display().to_string(), left_out: nodes.unread as u64 });
     }
     let mut table = Table::new(&["WRITTEN", ">LEFT_OUT"]);

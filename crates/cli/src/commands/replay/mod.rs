@@ -44,7 +44,8 @@ pub fn make(args: &ReplayArgs) -> Result<Answer, CliError> {
     let (accounting, tally) = read_sacct(file, &telemetry)?;
     drop(telemetry);
     let options = Options { carbon, ..options(args, accounting.jobs.len()) };
-    let replay = Replay::new(accounting, shapes, memory, options).map_err(|error| CliError::Data(error.to_string()))?;
+    let replay = Replay::new(accounting, shapes, memory, options)
+        .map_err(|error| CliError::Data(error.to_string()))?;
     let report = replay.report(&tally, &run(&replay));
     if let Some(path) = &args.html {
         std::fs::write(path, pillion_replay::report::html(&report)).map_err(CliError::file("write", path))?;
@@ -55,7 +56,8 @@ pub fn make(args: &ReplayArgs) -> Result<Answer, CliError> {
 /// Every setting, side by side.
 fn run(replay: &Replay) -> Vec<Outcome> {
     let tasks = replay.tasks();
-    let bar = ProgressBar::new(tasks.len() as u64).with_style(style("{pos}/{len} simulations {wide_bar} {eta} left"));
+    let bar = ProgressBar::new(tasks.len() as u64)
+        .with_style(style("{pos}/{len} simulations {wide_bar} {eta} left"));
     let outcomes = tasks.into_par_iter().progress_with(bar.clone()).map(|task| replay.run(task)).collect();
     bar.finish_and_clear();
     outcomes
@@ -89,7 +91,8 @@ fn of_reading(error: ReadError, path: &Path) -> CliError {
 fn shapes(args: &ReplayArgs) -> Result<(Vec<NodeShape>, usize), CliError> {
     if let Some(path) = &args.nodes {
         let text = std::fs::read_to_string(path).map_err(CliError::file("read", path))?;
-        let nodes = site::read_nodes(&text).map_err(|error| CliError::Data(format!("{}: {error}", path.display())))?;
+        let nodes = site::read_nodes(&text)
+            .map_err(|error| CliError::Data(format!("{}: {error}", path.display())))?;
         return Ok((nodes.shapes, nodes.unread));
     }
     if args.shape.is_empty() {
@@ -101,14 +104,17 @@ fn shapes(args: &ReplayArgs) -> Result<(Vec<NodeShape>, usize), CliError> {
     for (at, shape) in args.shape.iter().enumerate() {
         let nodes = site::parse_shape(shape).map_err(|error| CliError::Usage(error.to_string()))?;
         // Two of one type have names of their own.
-        shapes.extend(nodes.into_iter().map(|node| NodeShape { name: format!("{}-{}", at + 1, node.name), ..node }));
+        shapes.extend(
+            nodes.into_iter().map(|node| NodeShape { name: format!("{}-{}", at + 1, node.name), ..node }),
+        );
     }
     Ok((shapes, 0))
 }
 
 fn carbon(text: &str) -> Result<Carbon, CliError> {
     if let Ok(grams) = text.parse() {
-        let wrong = || CliError::Usage("--carbon: grams a kilowatt-hour are from 0 to 5000; write 320".to_owned());
+        let wrong =
+            || CliError::Usage("--carbon: grams a kilowatt-hour are from 0 to 5000; write 320".to_owned());
         return Carbon::constant(grams).ok_or_else(wrong);
     }
     let path = Path::new(text);
@@ -152,7 +158,8 @@ fn print_sacct(args: &ReplayArgs) -> Result<Answer, CliError> {
     let command = SacctCommand::new(available.as_deref(), &args.start, &args.end);
     let command = command.map_err(|error| CliError::Data(error.to_string()))?;
     let text = command.to_string();
-    let fields_left_out: Vec<&'static str> = command.left_out().map(pillion_replay::read::Field::name).collect();
+    let fields_left_out: Vec<&'static str> =
+        command.left_out().map(pillion_replay::read::Field::name).collect();
     let mut parsable = Table::new(&["COMMAND"]);
     parsable.push(vec![text.clone()]);
     let json = json::render(&PrintedCommand { command: &text, fields_left_out });

@@ -40,7 +40,10 @@ pub(super) fn answer(report: &Report, nodes_left_out: usize, html: Option<&Path>
     let mut blocks = input(report, nodes_left_out);
     blocks.push(blank());
     blocks.extend(waste(report));
-    blocks.extend([blank(), line("GPU-hours saved: what a GPU for each job would hold, less what they hold together")]);
+    blocks.extend([
+        blank(),
+        line("GPU-hours saved: what a GPU for each job would hold, less what they hold together"),
+    ]);
     let saved = saved(report);
     blocks.push(Block::Table(saved.clone(), 2));
     for sentence in worth(report) {
@@ -86,7 +89,10 @@ fn input(report: &Report, nodes_left_out: usize) -> Vec<Block> {
         lines.push(line(&format!("  dropped: {} rows {}", counted.count, counted.cause)));
     }
     if nodes_left_out > 0 {
-        lines.push(line(&format!("  left out: {} that cannot be read", format::counted(nodes_left_out, "node"))));
+        lines.push(line(&format!(
+            "  left out: {} that cannot be read",
+            format::counted(nodes_left_out, "node")
+        )));
     }
     if !input.gpu_types_without_memory.is_empty() {
         lines.push(line(&format!(
@@ -104,11 +110,16 @@ fn waste(report: &Report) -> Vec<Block> {
     for (name, band) in [("busy", report.waste.busy_gpu_hours), ("memory", report.waste.memory_gpu_hours)] {
         let Band { below_25_percent, from_25_to_50_percent, above_50_percent, unknown } = band;
         let cells = [below_25_percent, from_25_to_50_percent, above_50_percent, unknown];
-        table.push(std::iter::once(name.to_owned()).chain(cells.map(|hours| fraction(Some(hours / all)))).collect());
+        table.push(
+            std::iter::once(name.to_owned()).chain(cells.map(|hours| fraction(Some(hours / all)))).collect(),
+        );
     }
     lines.push(Block::Table(table, 2));
     let held = report.waste.held_without_process_gpu_hours;
-    lines.push(line(&format!("  held without ever using the GPU: {held:.0} GPU-hours, {}", fraction(Some(held / all)))));
+    lines.push(line(&format!(
+        "  held without ever using the GPU: {held:.0} GPU-hours, {}",
+        fraction(Some(held / all))
+    )));
     lines
 }
 
@@ -125,7 +136,9 @@ fn saved(report: &Report) -> Table {
     for setting in &report.settings {
         let (saved, gpus) = (setting.gpu_hours_saved, setting.gpus_saved);
         let energy = setting.energy_kilowatt_hours_saved;
-        let of_energy = |part: fn(Estimate) -> f64| energy.map(|energy| format!("{:.1}", part(energy))).unwrap_or_default();
+        let of_energy = |part: fn(Estimate) -> f64| {
+            energy.map(|energy| format!("{:.1}", part(energy))).unwrap_or_default()
+        };
         table.push(vec![
             pool(setting),
             setting.pool_gpus.to_string(),
@@ -206,9 +219,13 @@ fn waits(report: &Report) -> Vec<Block> {
         for (name, pair) in [("sharing", waits.managed), ("others", waits.others), ("all", waits.all)] {
             table.push(wait_line(setting, name, &pair));
         }
-        let losers: Vec<String> =
-            waits.losers.iter().map(|loser| format!("{} by {}", clean(&loser.user), seconds(loser.wait_seconds_more))).collect();
-        let losers = if losers.is_empty() { String::new() } else { format!(", most of all {}", losers.join(", ")) };
+        let losers: Vec<String> = waits
+            .losers
+            .iter()
+            .map(|loser| format!("{} by {}", clean(&loser.user), seconds(loser.wait_seconds_more)))
+            .collect();
+        let losers =
+            if losers.is_empty() { String::new() } else { format!(", most of all {}", losers.join(", ")) };
         sentences.push(format!(
             "  pool {}, {} of the users: {} users wait less by more than a minute, {} longer{losers}",
             pool(setting),
