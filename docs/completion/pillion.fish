@@ -229,8 +229,8 @@ complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_s
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l gpu-memory -d 'The memory of a type of GPU in GiB (a100=80), where neither the type nor jobstats tells it; more than once for several' -r
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l order -d 'By what jobs are served [default: as is nearer to the real waits]' -r -f -a "submit\t'By when they became eligible'
 priority\t'By Slurm\'s priority'"
-complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l pool -d 'Sizes of the pool: a part of the nodes with GPUs (25%) or a number of them (8) [default: 25%,50%; from 10,000 jobs 25%]' -r
-complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l adoption -d 'Shares of the users whose jobs share [default: 50%,100%; from 10,000 jobs 50%]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l pool -d 'Sizes of the pool: a part of the nodes with GPUs (25%) or a number of them (8) [default: 25%,50%; from 10,000 jobs 50%]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l adoption -d 'Shares of the users whose jobs share [default: 25%,50%; from 10,000 jobs 50%]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l users -d 'Who may share with whom' -r -f -a "same-user\t'Jobs of one user'
 same-account\t'Jobs of one account'
 any\t'Jobs of whomever'"

@@ -302,16 +302,13 @@ fn against_the_clock(sacct: &str, shape: &str) {
     let memory = GpuMemory::of(&["a100=80".to_owned()]).unwrap();
     let replay = Replay::new(accounting, parse_shape(shape).unwrap(), memory, options).unwrap();
     let queue_seconds = begun.elapsed().as_secs_f64() - read_seconds;
+    println!("{} jobs: read in {read_seconds:.1} s, the queue without Pillion {queue_seconds:.1} s", replay.job_count());
     let outcomes: Vec<Outcome> = replay.tasks().into_par_iter().map(|task| replay.run(task)).collect();
     let plans: usize = outcomes.iter().map(Outcome::plans).sum();
     let report = replay.report(&tally, &outcomes);
     let all_seconds = begun.elapsed().as_secs_f64();
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim();
-    println!(
-        "{} jobs on {} GPUs: read in {read_seconds:.1} s, the queue without Pillion {queue_seconds:.1} s,",
-        report.input.jobs, report.input.gpus
-    );
     println!(
         "{} simulations with {plans} plans {:.1} s; {all_seconds:.1} s in all, {peak} at most",
         outcomes.len(),

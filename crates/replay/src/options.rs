@@ -117,9 +117,9 @@ impl Options {
         let part = |value| PoolSize::Part(Fraction::clamped(value));
         let is_many = job_count >= MANY_JOBS;
         let (pools, adoptions) = if is_many {
-            (vec![part(0.25)], vec![0.5])
+            (vec![part(0.5)], vec![0.5])
         } else {
-            (vec![part(0.25), part(0.5)], vec![0.5, 1.0])
+            (vec![part(0.25), part(0.5)], vec![0.25, 0.5])
         };
         Self {
             pools,

@@ -88,10 +88,10 @@ pub struct ReplayArgs {
     /// By what jobs are served [default: as is nearer to the real waits]
     #[arg(long, value_enum, help_heading = SITE)]
     pub order: Option<OrderArg>,
-    /// Sizes of the pool: a part of the nodes with GPUs (25%) or a number of them (8) [default: 25%,50%; from 10,000 jobs 25%]
+    /// Sizes of the pool: a part of the nodes with GPUs (25%) or a number of them (8) [default: 25%,50%; from 10,000 jobs 50%]
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = parse_pool, help_heading = SETTING)]
     pub pool: Vec<PoolSize>,
-    /// Shares of the users whose jobs share [default: 50%,100%; from 10,000 jobs 50%]
+    /// Shares of the users whose jobs share [default: 25%,50%; from 10,000 jobs 50%]
     #[arg(long, value_name = "SHARE,..", value_delimiter = ',', value_parser = parse_share, help_heading = SETTING)]
     pub adoption: Vec<Fraction>,
     /// Who may share with whom
