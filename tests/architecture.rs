@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 28] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-doors", &[]),
@@ -18,6 +18,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("pillion-auth", &["pillion-core", "pillion-config", "pillion-doors"]),
     ("pillion-linear", &[]),
     ("pillion-pairing", &["pillion-core", "pillion-linear", "pillion-test-kit"]),
+    ("pillion-replay", &["pillion-core", "pillion-pairing"]),
     ("pillion-device", &["pillion-core", "level-zero-sys", "pillion-test-kit"]),
     ("pillion-slurm", &["pillion-core", "pillion-fake-slurm"]),
     ("pillion-fake-slurm", &["pillion-core", "pillion-slurm"]),
@@ -82,6 +83,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "pillion-config",
             "pillion-proto",
             "pillion-pairing",
+            "pillion-replay",
             "pillion-slurm",
             "pillion-fake-slurm",
         ],
@@ -96,6 +98,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "pillion-test-kit",
             "pillion-core",
             "pillion-pairing",
+            "pillion-replay",
             "pillion-device",
             "pillion-metrics",
             "pillion-slurm",
@@ -128,7 +131,8 @@ const FENCED: [(&str, &[&str]); 5] = [
 ];
 
 /// The pure packages: neither sockets nor threads nor SQL can come in by a dependency.
-const PURE: [&str; 4] = ["pillion-core", "pillion-config", "pillion-linear", "pillion-pairing"];
+const PURE: [&str; 5] =
+    ["pillion-core", "pillion-config", "pillion-linear", "pillion-pairing", "pillion-replay"];
 const IMPURE: [&str; 6] = ["tokio", "async-trait", "tonic", "sqlx", "rustix", "libc"];
 
 /// The files that may hold unsafe code, besides the doubles of C libraries (docs/architecture.md names them).

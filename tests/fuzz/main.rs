@@ -13,6 +13,8 @@ mod node;
 #[cfg(test)]
 mod option;
 #[cfg(test)]
+mod replay;
+#[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod slurm;

@@ -3,10 +3,12 @@
 mod act;
 mod characterize;
 mod plan;
+mod replay;
 
 pub use act::{DrainArgs, EventsArgs, EvictArgs, TopArgs, UndrainArgs};
 pub use characterize::CharacterizeArgs;
 pub use plan::{BacktestArgs, FirstRunsArg, ObjectiveArg, ObserveArg, PlanArgs, Switch};
+pub use replay::{AnonymiseArgs, OrderArg, ReplayAction, ReplayArgs, UsersArg};
 
 use crate::address::Address;
 use crate::output::Format;
@@ -99,6 +101,8 @@ pub enum Command {
     Plan(PlanArgs),
     /// Replays random queues against measured pairs and compares policies
     Backtest(BacktestArgs),
+    /// What last month would have looked like with Pillion, from what sacct printed; needs nothing installed, changes nothing
+    Replay(Box<ReplayArgs>),
     /// Saves the input of the engine, to be replayed with 'plan --view'
     Snapshot(SnapshotArgs),
     /// Looks at Slurm, the nodes' set-up and the scheduler, and says what is missing and how to mend it

@@ -3,6 +3,7 @@
 mod backtest;
 mod harness;
 mod plan_on_files;
+mod replay;
 
 use harness::{Harness, VIEW, run_at};
 use std::sync::atomic::Ordering;

@@ -279,7 +279,7 @@ pub enum FirstRunsArg {
 /// What a number of bytes may be at most: 2^53, from where not every number can be written.
 const BYTES_MAX: f64 = 9_007_199_254_740_992.0;
 
-fn parse_promise(text: &str) -> Result<SlowdownRatio, String> {
+pub(super) fn parse_promise(text: &str) -> Result<SlowdownRatio, String> {
     let promise = text.parse().ok().and_then(|value: f64| SlowdownRatio::try_promise(value).ok());
     promise.ok_or_else(|| "a ratio from 1 to 10 is expected; write 1.25".to_owned())
 }
@@ -295,7 +295,7 @@ fn parse_recur(text: &str) -> Result<Fraction, String> {
 }
 
 /// How two share a device: not in instances of their own.
-fn parse_mechanism(text: &str) -> Result<Mechanism, String> {
+pub(super) fn parse_mechanism(text: &str) -> Result<Mechanism, String> {
     let mechanism: Mechanism = text.parse().map_err(|unknown: UnknownMechanism| unknown.to_string())?;
     if mechanism.has_instances() {
         return Err("pairs share by mps, ccs and none; by mig each has an instance of its own".to_owned());

@@ -20,6 +20,7 @@ pub mod poke;
 pub mod policy;
 pub mod profile;
 pub mod queue;
+pub mod replay;
 pub mod report;
 pub mod rescue;
 pub mod slurm_conf;
@@ -64,6 +65,7 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         Command::Model(model) => model::fetch(&mut connect(address).await?, model).await?,
         Command::Plan(plan) => plan::make(plan, address).await?,
         Command::Backtest(backtest) => backtest::make(backtest)?,
+        Command::Replay(order) => replay::make(order)?,
         Command::Snapshot(snapshot) => {
             let SnapshotAction::Save { file } = &snapshot.action;
             snapshot::save(&mut connect(address).await?, file).await?

@@ -48,7 +48,7 @@ impl SpeedEstimate {
         (self.speed_fraction - self.speed_fraction_low) / BOUND_DEVIATIONS
     }
     /// How probably the tenant runs slower than promised, 0..=1.
-    pub(crate) fn break_probability(&self, promise: SlowdownRatio) -> f64 {
+    pub fn break_probability(&self, promise: SlowdownRatio) -> f64 {
         let least = promise.value().recip();
         if self.speed_fraction_deviation <= 0.0 {
             return if self.speed_fraction < least { 1.0 } else { 0.0 };

@@ -1,0 +1,179 @@
+//! The pool at one moment as Pillion's planner sees it.
+
+use super::{Device, Pool, Seat};
+use pillion_core::isolation::Isolation;
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId};
+use pillion_pairing::{ClusterView, DeviceView, NodeView, ProfileBook, Tenant, TrialBook, WaitingJob};
+use rustc_hash::FxHashSet;
+
+/// The one partition of the pool.
+const PARTITION: &str = "pool";
+/// How many of those that wait are planned at once, from the head of the queue: for each device that somebody could come to a
+/// few, and no more than so many.
+const WAITING_MAX: usize = 100;
+const WAITING_LEAST: usize = 8;
+const WAITING_PER_DEVICE: usize = 4;
+/// Nobody joins where fewer than ten shards are left.
+const SHARDS_TAKEN_MAX: u32 = 90;
+/// A job's bound: when Slurm would start it alone by itself.
+const BOUND_SECONDS: f64 = 600.0;
+
+/// The number of a job in the planner's words; 0 is none.
+pub(super) fn job_id(job: usize) -> SlurmJobId {
+    SlurmJobId::plain(u32::try_from(job + 1).expect("a file has fewer jobs than 2^32"))
+}
+
+/// The job of that number.
+pub(super) fn job_of(id: SlurmJobId) -> usize {
+    id.id as usize - 1
+}
+
+impl Pool<'_> {
+    /// `None`: there is no device that anybody could come to, and nothing to plan.
+    pub(super) fn view(&self) -> Option<ClusterView> {
+        let tenants_max = self.setting.policy.tenants_max as usize;
+        let open = self.devices.iter().filter(|device| has_room(device, tenants_max)).count();
+        if open == 0 {
+            return None;
+        }
+        let planned = (WAITING_LEAST + WAITING_PER_DEVICE * open).min(WAITING_MAX);
+        let waiting: Vec<usize> = self.waiting.iter().map(|(_, job)| *job).take(planned).collect();
+        let mut present: FxHashSet<(u32, u32)> = FxHashSet::default();
+        let seated = self.devices.iter().flat_map(|device| device.seats.iter().map(|seat| seat.job));
+        for job in waiting.iter().copied().chain(seated) {
+            present.insert(self.jobs[job].kind());
+        }
+        let profiles: Vec<_> = present
+            .iter()
+            .filter_map(|kind| self.known.get(kind))
+            .filter(|known| known.profile.run_count > 0)
+            .map(|known| known.profile.clone())
+            .collect();
+        Some(ClusterView {
+            revision: Revision(0),
+            taken_at: UnixTime::from_seconds(self.now),
+            nodes: self.nodes.iter().map(node_view).collect(),
+            devices: self.useful_devices(&waiting).map(|device| self.device_view(device)).collect(),
+            waiting: waiting.into_iter().map(|job| self.waiting_job(job)).collect(),
+            alone_claims: Vec::new(),
+            profiles: ProfileBook::from(profiles),
+            trials: TrialBook::default(),
+        })
+    }
+
+    /// Devices that somebody could still come to: those with room, and of the free ones of each type as many as wait where the
+    /// largest of them could run, and as many again. A plan over all of them would say the same of the others.
+    fn useful_devices(&self, waiting: &[usize]) -> impl Iterator<Item = &Device> {
+        let tenants_max = self.setting.policy.tenants_max as usize;
+        let cpus_max = waiting.iter().map(|job| self.jobs[*job].cpus).max().unwrap_or(0);
+        let memory_mib_max = waiting.iter().map(|job| self.jobs[*job].memory_mib).max().unwrap_or(0);
+        let enough = 2 * waiting.len();
+        let mut free = vec![0; self.setting.gpu_types.len()];
+        self.devices.iter().filter(move |device| {
+            if device.seats.is_empty() {
+                let (node, free) = (&self.nodes[device.node], &mut free[device.gpu_type as usize]);
+                let is_for_all = node.cpus_free >= cpus_max && node.memory_mib_free >= memory_mib_max;
+                *free += usize::from(is_for_all);
+                return *free <= enough;
+            }
+            has_room(device, tenants_max)
+        })
+    }
+
+    fn device_view(&self, device: &Device) -> DeviceView {
+        let taken: u32 = device.seats.iter().map(|seat| u32::from(seat.shards.count())).sum();
+        let model = &self.setting.gpu_types[device.gpu_type as usize];
+        DeviceView {
+            node: NodeName::new(self.nodes[device.node].name.as_str()),
+            gres_type: GresType::new(device.gres.as_str()),
+            model: model.name.clone(),
+            gpu_types: vec![model.name.clone()],
+            memory_bytes: model.memory_bytes.unwrap_or(0),
+            mechanism: self.setting.mechanism,
+            shards_free: 100_u32.saturating_sub(taken),
+            tenants: device.seats.iter().map(|seat| self.tenant(device, seat)).collect(),
+            blocked: None,
+        }
+    }
+
+    fn tenant(&self, device: &Device, seat: &Seat) -> Tenant {
+        let job = &self.jobs[seat.job];
+        let solo = self.known.get(&job.kind()).and_then(|known| known.profile.duration_seconds);
+        Tenant {
+            job_id: job_id(seat.job),
+            uid: UserId(job.user),
+            account: self.account_of(job.account),
+            workload: Some(job.profile.workload.clone()),
+            group: Some(DecisionId(device.group)),
+            is_running: true,
+            sharing: seat.sharing,
+            shards: seat.shards,
+            slowdown_ratio_max: self.setting.policy.slowdown_ratio_max,
+            memory_bytes: seat.memory_bytes,
+            time_limit_at: job.limit_seconds.map(|seconds| UnixTime::from_seconds(seat.started_at + seconds)),
+            expected_end_at: solo
+                .map(|seconds| UnixTime::from_seconds((seat.started_at + seconds).max(self.now))),
+            isolation: Isolation::Shared,
+            first_run: None,
+        }
+    }
+
+    fn waiting_job(&self, number: usize) -> WaitingJob {
+        let job = &self.jobs[number];
+        WaitingJob {
+            start: JobStart { job_id: job_id(number), restart_count: 0 },
+            uid: UserId(job.user),
+            account: self.account_of(job.account),
+            partition: PARTITION.to_owned(),
+            workload: job.profile.workload.clone(),
+            submitted_at: UnixTime::from_seconds(job.eligible_at),
+            starts_alone_at: UnixTime::from_seconds(job.eligible_at + BOUND_SECONDS),
+            slowdown_ratio_max: self.setting.policy.slowdown_ratio_max,
+            memory_bytes_declared: None,
+            solo_cap: None,
+            // Whoever did not fit beside another is started again alone.
+            owes_runs: u32::from(self.goes_alone.contains(&number)),
+            use_beyond_fraction: 0.0,
+            isolation: Isolation::Shared,
+            gpu_type: Some(self.setting.gpu_types[job.gpu_type as usize].name.clone()),
+            cpus: job.cpus,
+            memory_mib: job.memory_mib,
+            features: Vec::new(),
+            excluded_nodes: Vec::new(),
+            time_limit_seconds: job.limit_seconds.map(whole),
+            duration_seconds_expected: None,
+            held: None,
+        }
+    }
+
+    /// Accounts are compared by text, and nobody else sees them.
+    fn account_of(&self, account: u32) -> String {
+        if account == self.setting.no_account { String::new() } else { account.to_string() }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a whole number of seconds, from sacct"
+)]
+fn whole(seconds: f64) -> u64 {
+    seconds as u64
+}
+
+fn node_view(node: &super::PoolNode) -> NodeView {
+    NodeView {
+        name: NodeName::new(node.name.as_str()),
+        blocked: None,
+        cpus_free: node.cpus_free,
+        memory_mib_free: node.memory_mib_free,
+        features: Vec::new(),
+        partitions: vec![PARTITION.to_owned()],
+    }
+}
+
+/// Whether somebody could still come to a device.
+fn has_room(device: &Device, tenants_max: usize) -> bool {
+    let taken: u32 = device.seats.iter().map(|seat| u32::from(seat.shards.count())).sum();
+    taken <= SHARDS_TAKEN_MAX && device.seats.len() < tenants_max && device.unfit_at.is_none()
+}

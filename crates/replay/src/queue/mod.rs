@@ -1,0 +1,247 @@
+//! A queue in front of whole GPUs, as Slurm serves it: in the order of priority, the first that cannot start in each partition
+//! has its place kept, and whoever comes later starts only where that place is not touched (backfill by time limits).
+//!
+//! Jobs that ask for the same are one class, and a class whose first job finds no place is passed over whole: what a look at the
+//! queue costs grows with what is asked for and not with the queue. Pure; the same for both simulations.
+
+mod capacity;
+#[cfg(test)]
+mod tests;
+
+use capacity::{Capacity, Part, Reservation};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+
+/// What a job asks for of each of its nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Demand {
+    /// The partition that it is in, by number.
+    pub(crate) partition: u32,
+    /// The type of GPU that it names, by number.
+    pub(crate) gpu_type: Option<u32>,
+    /// How many nodes.
+    pub(crate) nodes: u32,
+    /// GPUs of each.
+    pub(crate) gpus: u32,
+    /// CPUs of each.
+    pub(crate) cpus: u32,
+    /// Memory in MiB of each.
+    pub(crate) memory_mib: u64,
+    /// Its time limit.
+    pub(crate) limit_seconds: Option<u64>,
+}
+
+/// One node, as the queue sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct QueueNode {
+    /// Its partitions by number; absent: all.
+    pub(crate) partitions: Option<BTreeSet<u32>>,
+    /// The type of its GPUs, by number.
+    pub(crate) gpu_type: Option<u32>,
+    /// How many it has.
+    pub(crate) gpus: u32,
+    /// Its CPUs.
+    pub(crate) cpus: u32,
+    /// Its memory in MiB.
+    pub(crate) memory_mib: u64,
+}
+
+/// One job, as the queue sees it. Times in seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct QueueJob {
+    /// From when it may start.
+    pub(crate) eligible_at: u64,
+    /// How long it runs.
+    pub(crate) seconds: u64,
+    /// Its class, by place in the list of demands.
+    pub(crate) class: usize,
+    /// Jobs with less of it are served first.
+    pub(crate) order: u64,
+}
+
+/// Between two looks at the queue at least so much time passes, as Slurm's own scheduler rests.
+const LOOK_SECONDS: u64 = 2;
+
+/// When each job starts; `None`: no node could ever run it. Jobs must stand in the order of `eligible_at`.
+pub(crate) fn starts(nodes: &[QueueNode], demands: &[Demand], jobs: &[QueueJob]) -> Vec<Option<u64>> {
+    let mut queue = Queue::new(nodes, demands, jobs);
+    queue.run();
+    queue.started
+}
+
+/// Classes that some node could run, by place in `demands`.
+pub(crate) fn possible(nodes: &[QueueNode], demands: &[Demand]) -> Vec<bool> {
+    let capacity = Capacity::new(nodes, demands);
+    (0..demands.len()).map(|class| capacity.find(&demands[class], class, None).is_some()).collect()
+}
+
+type OrderKey = (u64, usize);
+
+struct Queue<'q> {
+    demands: &'q [Demand],
+    jobs: &'q [QueueJob],
+    capacity: Capacity,
+    possible: Vec<bool>,
+    /// By class, the jobs that wait in the order of service.
+    waiting: Vec<BTreeSet<OrderKey>>,
+    /// Classes somebody waits in.
+    open: BTreeSet<usize>,
+    ends: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Who runs, by when Slurm ends him at the latest.
+    latest_ends: BTreeSet<(u64, usize)>,
+    parts: FxHashMap<usize, Vec<Part>>,
+    started: Vec<Option<u64>>,
+}
+
+impl<'q> Queue<'q> {
+    fn new(nodes: &[QueueNode], demands: &'q [Demand], jobs: &'q [QueueJob]) -> Self {
+        let capacity = Capacity::new(nodes, demands);
+        Self {
+            possible: (0..demands.len())
+                .map(|class| capacity.find(&demands[class], class, None).is_some())
+                .collect(),
+            demands,
+            jobs,
+            capacity,
+            waiting: vec![BTreeSet::new(); demands.len()],
+            open: BTreeSet::new(),
+            ends: BinaryHeap::new(),
+            latest_ends: BTreeSet::new(),
+            parts: FxHashMap::default(),
+            started: vec![None; jobs.len()],
+        }
+    }
+
+    fn run(&mut self) {
+        let mut arrivals: VecDeque<usize> = (0..self.jobs.len()).collect();
+        let mut now = 0;
+        let mut looked_at: Option<u64> = None;
+        loop {
+            let arrival = arrivals.front().map(|job| self.jobs[*job].eligible_at);
+            let end = self.ends.peek().map(|Reverse((at, _))| *at);
+            let Some(next) = [arrival, end].into_iter().flatten().min() else { break };
+            now = next.max(looked_at.map_or(now, |at| at + LOOK_SECONDS)).max(now);
+            while let Some(Reverse((at, job))) =
+                self.ends.peek().copied().filter(|Reverse((at, _))| *at <= now)
+            {
+                self.ends.pop();
+                self.end(at, job);
+            }
+            while let Some(job) = arrivals.pop_front_if(|job| self.jobs[*job].eligible_at <= now) {
+                let class = self.jobs[job].class;
+                if self.possible[class] {
+                    self.waiting[class].insert((self.jobs[job].order, job));
+                    self.open.insert(class);
+                }
+            }
+            self.look(now);
+            looked_at = Some(now);
+        }
+    }
+
+    fn end(&mut self, at: u64, job: usize) {
+        let _ = at;
+        if let Some(parts) = self.parts.remove(&job) {
+            self.capacity.give_back(&parts);
+        }
+        self.latest_ends.remove(&(self.latest_end(job), job));
+    }
+
+    /// When Slurm ends a job that has started; one without a limit never.
+    fn latest_end(&self, job: usize) -> u64 {
+        let limit = self.demands[self.jobs[job].class].limit_seconds;
+        let started = self.started[job].unwrap_or(0);
+        // A job may overrun its limit by what Slurm grants it; its end is then its real one.
+        limit.map_or(u64::MAX, |limit| started.saturating_add(limit.max(self.jobs[job].seconds)))
+    }
+
+    /// Starts whoever can start now.
+    fn look(&mut self, now: u64) {
+        let mut heads: BinaryHeap<Reverse<(OrderKey, usize)>> = BinaryHeap::new();
+        for class in &self.open {
+            if let Some(head) = self.waiting[*class].first() {
+                heads.push(Reverse((*head, *class)));
+            }
+        }
+        let mut kept: BTreeMap<u32, Option<Reservation>> = BTreeMap::new();
+        let mut blocked: BTreeSet<u32> = BTreeSet::new();
+        while let Some(Reverse(((_, job), class))) = heads.pop() {
+            let demand = &self.demands[class];
+            // Nobody overtakes before it is known what may not be touched.
+            if self.capacity.find(demand, class, None).is_some() {
+                for partition in &blocked {
+                    if !kept.contains_key(partition) {
+                        let reservation = self.reserve(*partition, now);
+                        kept.insert(*partition, reservation);
+                    }
+                }
+            }
+            let limits = Limits {
+                kept: &kept,
+                ends_at: demand.limit_seconds.map(|seconds| now.saturating_add(seconds)),
+            };
+            let Some(parts) = self.capacity.find(demand, class, Some(&limits)) else {
+                blocked.insert(demand.partition);
+                continue;
+            };
+            self.start(job, class, parts, now);
+            if let Some(next) = self.waiting[class].first() {
+                heads.push(Reverse((*next, class)));
+            }
+        }
+    }
+
+    fn start(&mut self, job: usize, class: usize, parts: Vec<Part>, now: u64) {
+        self.capacity.take(&parts);
+        self.parts.insert(job, parts);
+        self.waiting[class].remove(&(self.jobs[job].order, job));
+        if self.waiting[class].is_empty() {
+            self.open.remove(&class);
+        }
+        self.started[job] = Some(now);
+        self.ends.push(Reverse((now + self.jobs[job].seconds, job)));
+        self.latest_ends.insert((self.latest_end(job), job));
+    }
+
+    /// The place of the first in this partition that waits: when it can start at the latest, and where. `None` where nobody
+    /// knows, for who runs there has no limit.
+    fn reserve(&self, partition: u32, now: u64) -> Option<Reservation> {
+        let of_partition = self.open.iter().filter(|class| self.demands[**class].partition == partition);
+        let heads = of_partition.filter_map(|class| Some((self.waiting[*class].first()?, *class)));
+        // The first that cannot start by itself.
+        let mut heads: Vec<_> = heads.collect();
+        heads.sort_unstable();
+        let (_, class) = heads
+            .into_iter()
+            .find(|(_, class)| self.capacity.find(&self.demands[*class], *class, None).is_none())?;
+        let mut then = self.capacity.clone();
+        for (at, job) in &self.latest_ends {
+            if *at == u64::MAX {
+                return None;
+            }
+            then.give_back(&self.parts[job]);
+            let Some(parts) = then.find(&self.demands[class], class, None) else { continue };
+            then.take(&parts);
+            return Some(Reservation::new((*at).max(now), &parts, &then));
+        }
+        None
+    }
+}
+
+/// What whoever overtakes must not touch.
+struct Limits<'l> {
+    kept: &'l BTreeMap<u32, Option<Reservation>>,
+    /// When he ends at the latest.
+    ends_at: Option<u64>,
+}
+
+impl Limits<'_> {
+    /// Whether so much of a node may be taken.
+    fn allows(&self, node: usize, demand: &Demand) -> bool {
+        self.kept
+            .values()
+            .flatten()
+            .all(|kept| self.ends_at.is_some_and(|ends_at| ends_at <= kept.at) || kept.leaves(node, demand))
+    }
+}
