@@ -3,6 +3,7 @@
 use super::{Device, Pool, Seat};
 use pillion_core::isolation::Isolation;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId};
+use pillion_pairing::mig::SliceBook;
 use pillion_pairing::{ClusterView, DeviceView, NodeView, ProfileBook, Tenant, TrialBook, WaitingJob};
 use rustc_hash::FxHashSet;
 
@@ -58,6 +59,7 @@ impl Pool<'_> {
             alone_claims: Vec::new(),
             profiles: ProfileBook::from(profiles),
             trials: TrialBook::default(),
+            slices: SliceBook::default(),
         })
     }
 
@@ -93,6 +95,10 @@ impl Pool<'_> {
             shards_free: 100_u32.saturating_sub(taken),
             tenants: device.seats.iter().map(|seat| self.tenant(device, seat)).collect(),
             blocked: None,
+            // MIG is not replayed: no accounting says how fast a job would be in a slice.
+            geometry: None,
+            is_shape_held: false,
+            instances_empty: Vec::new(),
         }
     }
 
