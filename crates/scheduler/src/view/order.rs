@@ -47,8 +47,8 @@ struct Known<'a> {
     sources: Sources<'a>,
     workloads: BTreeSet<&'a WorkloadKey>,
     profiles: BTreeMap<(&'a WorkloadKey, &'a str), &'a WorkloadProfile>,
-    /// Model and memory of the devices.
-    kinds: BTreeSet<(&'a str, u64)>,
+    /// Model and memory of the devices, and whether they can be cut into instances: then others come beside whoever wants a wall.
+    kinds: BTreeSet<(&'a str, u64, bool)>,
 }
 
 impl<'a> Known<'a> {
@@ -61,7 +61,9 @@ impl<'a> Known<'a> {
             profiles: profiles
                 .map(|profile| ((&profile.workload, profile.device_model.as_str()), profile))
                 .collect(),
-            kinds: devices.map(|device| (device.model.as_str(), device.memory_bytes)).collect(),
+            kinds: devices
+                .map(|device| (device.model.as_str(), device.memory_bytes, device.geometry.is_some()))
+                .collect(),
         }
     }
 
@@ -121,12 +123,12 @@ impl<'a> Known<'a> {
         let policy = self.sources.policy;
         let mut kinds = self.kinds.iter().filter(|kind| is_wanted(kind.0)).peekable();
         let has_devices = kinds.peek().is_some();
-        let may_be_joined = kinds.any(|&(model, memory_bytes)| {
+        let may_be_joined = kinds.any(|&(model, memory_bytes, can_be_cut)| {
             let demands = Demands {
                 profile: self.profiles.get(&(&workload, model)).copied(),
                 memory_bytes_declared: mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
                 slowdown_ratio_max: mark.slowdown_ratio_max.map_or(policy.slowdown_ratio_max, promise),
-                isolation: mark.isolation,
+                isolation: if can_be_cut { Isolation::Shared } else { mark.isolation },
             };
             leaves_room(&demands, memory_bytes, policy)
         });
