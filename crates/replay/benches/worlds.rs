@@ -302,7 +302,10 @@ fn against_the_clock(sacct: &str, shape: &str) {
     let memory = GpuMemory::of(&["a100=80".to_owned()]).unwrap();
     let replay = Replay::new(accounting, parse_shape(shape).unwrap(), memory, options).unwrap();
     let queue_seconds = begun.elapsed().as_secs_f64() - read_seconds;
-    println!("{} jobs: read in {read_seconds:.1} s, the queue without Pillion {queue_seconds:.1} s", replay.job_count());
+    println!(
+        "{} jobs: read in {read_seconds:.1} s, the queue without Pillion {queue_seconds:.1} s",
+        replay.job_count()
+    );
     let outcomes: Vec<Outcome> = replay.tasks().into_par_iter().map(|task| replay.run(task)).collect();
     let plans: usize = outcomes.iter().map(Outcome::plans).sum();
     let report = replay.report(&tally, &outcomes);
