@@ -136,10 +136,10 @@ fn cell(row: &crate::read::Row<'_>, field: Field, names: &Pseudonyms) -> String 
     }
 }
 
-/// What is kept consists of numbers and Slurm's own words: anything else is left out.
+/// What is kept consists of numbers and Slurm's own words: any other letter is written as `_`.
 fn plain(text: &str) -> String {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"=,/:.-+_".contains(&byte));
-    if is_plain { text.to_owned() } else { String::new() }
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "=,/:.-+_".contains(letter);
+    text.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).collect()
 }
 
 /// Writes nodes anew, with the names that stand for theirs in the accounting.

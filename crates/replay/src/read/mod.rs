@@ -211,8 +211,7 @@ impl<'r> Reader<'r> {
             return Ok(Err(SetAside::NoGpu));
         }
         let (Some(started_at), true) = (started, gpus > 0) else { return Ok(Err(SetAside::NeverStarted)) };
-        let Some(ended_at) = ended.filter(|_| !matches!(row.text(Field::State), "RUNNING" | "SUSPENDED"))
-        else {
+        let Some(ended_at) = ended.filter(|_| !row.still_runs()) else {
             return Ok(Err(SetAside::StillRuns));
         };
         let eligible_at = eligible.or(submitted).ok_or(Fault::Time)?;

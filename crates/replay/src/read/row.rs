@@ -183,6 +183,10 @@ impl<'r> Row<'r> {
             .map(|minutes| minutes.saturating_mul(60))
     }
 
+    pub(super) fn still_runs(&self) -> bool {
+        matches!(self.text(Field::State).split(' ').next(), Some("RUNNING" | "SUSPENDED"))
+    }
+
     pub(super) fn ended(&self) -> Ended {
         match self.text(Field::State).split(' ').next() {
             Some("COMPLETED") => Ended::Completed,
