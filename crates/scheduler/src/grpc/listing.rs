@@ -399,6 +399,20 @@ fn queue_job(
     })
 }
 
+/// A profile, with what became of its workload's runs in instances.
+pub(super) fn profile_with(profile: &WorkloadProfile, slices: &[SliceRecord]) -> api::Profile {
+    let of_it = |record: &&SliceRecord| {
+        (&record.workload, &record.device_model) == (&profile.workload, &profile.device_model)
+    };
+    let slices = slices.iter().filter(of_it).map(|record| api::ProfileSlice {
+        profile: record.profile.to_string(),
+        completed_count: record.completed_count,
+        out_of_memory_count: record.out_of_memory_count,
+        speed_fraction: record.speed_fraction,
+    });
+    api::Profile { slices: slices.collect(), ..api::Profile::from(profile) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -461,18 +475,4 @@ mod tests {
         let row = account_row(Account { key: String::new(), sums });
         assert!(row.gpu_seconds_saved.is_sign_positive() && row.energy_joules_saved.is_sign_positive());
     }
-}
-
-/// A profile, with what became of its workload's runs in instances.
-pub(super) fn profile_with(profile: &WorkloadProfile, slices: &[SliceRecord]) -> api::Profile {
-    let of_it = |record: &&SliceRecord| {
-        (&record.workload, &record.device_model) == (&profile.workload, &profile.device_model)
-    };
-    let slices = slices.iter().filter(of_it).map(|record| api::ProfileSlice {
-        profile: record.profile.to_string(),
-        completed_count: record.completed_count,
-        out_of_memory_count: record.out_of_memory_count,
-        speed_fraction: record.speed_fraction,
-    });
-    api::Profile { slices: slices.collect(), ..api::Profile::from(profile) }
 }

@@ -41,7 +41,7 @@ struct World {
 }
 
 impl World {
-    async fn new() -> Self {
+    fn new() -> Self {
         let partitions = vec![FakePartition::new("shared", &["n1"])];
         let nodes = vec![FakeNode::pool("n1", 1)];
         let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), nodes, partitions, at(NOW)));
@@ -102,7 +102,7 @@ fn light(user: &str) -> StoredProfile {
 
 #[tokio::test]
 async fn each_tenant_of_an_instance_is_released_when_his_is_ready_and_not_before() {
-    let mut world = World::new().await;
+    let mut world = World::new();
     world.scan().await;
     Engine::new(Arc::clone(&world.context)).tick().await.expect("a plan");
     let decisions = world.context.store.active_decisions().await.expect("read");
@@ -138,10 +138,11 @@ async fn each_tenant_of_an_instance_is_released_when_his_is_ready_and_not_before
     world.slurm.tick(at(NOW + 2));
     world.scan().await;
     release.tick().await.expect("started");
-    let board = world.context.board();
-    assert!(board.stopped.is_empty(), "{:?}", board.stopped);
-    let active = Arc::clone(&board.active);
-    drop(board);
+    let (stopped, active) = {
+        let board = world.context.board();
+        (board.stopped.clone(), Arc::clone(&board.active))
+    };
+    assert!(stopped.is_empty(), "{stopped:?}");
     assert_eq!(shared_devices(&active).len(), 0);
     let now = world.context.store.active_decisions().await.expect("read");
     let running = now.iter().filter(|decision| decision.members[0].state == MemberState::Running).count();
@@ -151,7 +152,7 @@ async fn each_tenant_of_an_instance_is_released_when_his_is_ready_and_not_before
 /// An agent that cannot make one instance keeps nobody from the others.
 #[tokio::test]
 async fn an_instance_that_cannot_be_made_is_one_jobs_matter() {
-    let mut world = World::new().await;
+    let mut world = World::new();
     world.scan().await;
     Engine::new(Arc::clone(&world.context)).tick().await.expect("a plan");
     Release::new(Arc::clone(&world.context)).tick().await.expect("asked");

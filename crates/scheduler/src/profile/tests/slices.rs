@@ -44,8 +44,8 @@ async fn a_run_in_an_instance_tells_its_speed_there_and_that_it_has_room() {
 async fn a_counter_goes_before_the_time_it_took_and_counts_all_of_the_run() {
     let mut run = in_instance(500);
     run.job.ending = Some(Ending::Cancelled);
-    run.summary.solo = ProgressPart { progress: Some(300.0), seconds: 300.0, ..ProgressPart::default() };
-    run.summary.shared = ProgressPart { progress: Some(60.0), seconds: 100.0, ..ProgressPart::default() };
+    run.summary.solo = ProgressPart { progress: Some(300.0), seconds: 300.0 };
+    run.summary.shared = ProgressPart { progress: Some(60.0), seconds: 100.0 };
     let mut profile = steady().profile;
     profile.throughput_per_second = Some(1.0);
     let measured = measured_speed(&run, Some(&profile)).unwrap();
