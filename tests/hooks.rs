@@ -180,8 +180,7 @@ fn epilog(cleanup: &str, scontrol: Option<&str>) -> (Option<i32>, Vec<String>) {
 #[test]
 fn an_epilog_drains_its_node_for_a_device_that_stays_cut_and_for_nothing_else() {
     let cleaned = "pillion-agent cleanup".to_owned();
-    for harmless in
-        ["exit 0", "exit 1", "exit 64", "echo said >&2; exit 78", "exit 137", "echo said; exit 0"]
+    for harmless in ["exit 0", "exit 1", "exit 64", "echo said >&2; exit 78", "exit 137", "echo said; exit 0"]
     {
         assert_eq!(epilog(harmless, Some("exit 0")), (Some(0), vec![cleaned.clone()]), "{harmless}");
     }
