@@ -175,6 +175,22 @@ impl HandoffServer {
         }
     }
 
+    /// Waits until the instance of a start is there, or it is `until`: after the driver had forgotten it, or while an agent that has
+    /// just begun makes it. Without one a task has whatever CUDA finds first of those that its user may open.
+    async fn wait_for_instance(&self, start: JobStart, until: Instant) {
+        let is_missing = || self.node.own(start).instance.is_none();
+        if is_missing() {
+            // A full queue holds a sample already.
+            let _ = self.commands.try_send(Command::Sample);
+        }
+        while is_missing() && Instant::now() < until {
+            tokio::time::sleep_until(until.min(Instant::now() + WHOLE_PAUSE)).await;
+        }
+        if is_missing() {
+            warn!(%start, "its instance is not there; it is told none");
+        }
+    }
+
     /// Waits until a device that was cut is whole, or it is `until`: then it begins all the same, on what there is.
     async fn make_whole(&self, start: JobStart, gres_type: &GresType, until: Instant) {
         while self.node.is_cut(gres_type) && Instant::now() < until {
@@ -186,7 +202,7 @@ impl HandoffServer {
             match tokio::time::timeout_at(until, is_done).await {
                 Ok(Ok(Err(why))) => {
                     debug!(%start, %gres_type, why, "not whole yet");
-                    tokio::time::sleep(WHOLE_PAUSE).await;
+                    tokio::time::sleep_until(until.min(Instant::now() + WHOLE_PAUSE)).await;
                 }
                 _ => return,
             }
@@ -219,7 +235,9 @@ impl HandoffServer {
         };
         let share = self.node.share(begun.start).filter(|share| begun.has_share && share.uid == request.uid);
         self.register(request, pid, &begun);
-        if request.is_batch() && !share.as_ref().is_some_and(|share| share.mechanism().has_instances()) {
+        if share.as_ref().is_some_and(|share| share.mechanism().has_instances()) {
+            self.wait_for_instance(begun.start, until).await;
+        } else if request.is_batch() {
             for gres_type in &begun.gres_types {
                 self.make_whole(begun.start, gres_type, until).await;
             }

@@ -205,3 +205,55 @@ async fn a_partition_is_answered_after_a_restart_and_older_limits_are_taken_away
     assert!(reply.set.contains(&("CUDA_MPS_SM_PARTITION".to_owned(), "GPU-3/new".to_owned())), "{reply:?}");
     assert!(reply.unset.iter().all(|name| reply.set.iter().all(|(set, _)| set != name)), "{reply:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_is_made_at_this_moment_is_waited_for_and_one_that_is_not_holds_nobody_up() {
+    let mut scene = scene();
+    let slot: pillion_core::mig::Slot = "1g.18gb@6".parse().unwrap();
+    let sharing = pillion_core::share::Sharing::Mig { profile: slot.profile, start: slot.start };
+    let walled = pillion_core::share::Share { sharing, ..share(33, Mechanism::TimeSliced) };
+    scene.server.node.insert_share(walled, Own::default()).unwrap();
+    let request = request(None);
+    let told = |reply: &HandoffReply| {
+        let mut set = reply.set.iter().filter(|(name, _)| name == "CUDA_VISIBLE_DEVICES");
+        set.next().map(|(_, value)| value.clone())
+    };
+    let began = Instant::now();
+    let reply = scene.server.answer(&request, Some(std::process::id())).await;
+    assert_eq!(told(&reply), None);
+    assert!(began.elapsed() < ANSWER_DEADLINE);
+    assert!(scene.commands.try_recv().is_ok(), "and the devices are looked at");
+    let (reply, ()) = tokio::join!(scene.server.answer(&request, Some(std::process::id())), async {
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        let own = Own { instance: Some(pillion_core::DeviceUuid::new("MIG-5")), ..Own::default() };
+        scene.server.node.set_own(request.start, own);
+    });
+    assert_eq!(told(&reply).as_deref(), Some("MIG-5"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_without_an_instance_waits_until_its_device_is_whole_and_no_longer_than_it_may() {
+    let mut scene = scene();
+    let gres_type = GresType::new("g3");
+    scene.server.node.set_cut(&[gres_type.clone()].into());
+    // Nobody decides anything, so the whole time is for that.
+    scene.server.node.set_connected(false);
+    let request = request(Some("no"));
+    let began = Instant::now();
+    let (_, whole_count) = tokio::join!(scene.server.answer(&request, Some(std::process::id())), async {
+        let mut count = 0;
+        while let Some(command) = scene.commands.recv().await {
+            let Command::Whole { gres_type: asked, done, .. } = command else { continue };
+            assert_eq!(asked, gres_type);
+            count += 1;
+            let refused = count < 3;
+            let _ = done.send(if refused { Err("a process has just ended".into()) } else { Ok(()) });
+            if !refused {
+                break;
+            }
+        }
+        count
+    });
+    assert_eq!(whole_count, 3, "it is tried again");
+    assert!(began.elapsed() <= WHOLE_WAIT, "{:?}", began.elapsed());
+}
