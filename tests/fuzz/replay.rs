@@ -23,8 +23,12 @@ fn accounting() {
             Ok((accounting, _)) => {
                 // Whatever is believed can be computed with.
                 let jobs = &accounting.jobs;
-                assert!(jobs.iter().all(|job| job.started_at < job.ended_at && job.gpus > 0 && job.nodes > 0));
-                assert!(jobs.iter().all(|job| job.gpu_hours().is_finite() && job.eligible_at <= job.started_at));
+                assert!(
+                    jobs.iter().all(|job| job.started_at < job.ended_at && job.gpus > 0 && job.nodes > 0)
+                );
+                assert!(
+                    jobs.iter().all(|job| job.gpu_hours().is_finite() && job.eligible_at <= job.started_at)
+                );
             }
             Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{error:?}"),
         }
@@ -32,7 +36,9 @@ fn accounting() {
         if anonymise::accounting(bytes.as_slice(), &mut written, &names).is_ok() {
             // What was written anew is a file of sacct again, of as many jobs.
             let again = read(written.as_slice(), &Telemetry::default());
-            let count = |found: &Result<(pillion_replay::Accounting, _), _>| found.as_ref().map_or(0, |(read, _)| read.jobs.len());
+            let count = |found: &Result<(pillion_replay::Accounting, _), _>| {
+                found.as_ref().map_or(0, |(read, _)| read.jobs.len())
+            };
             assert_eq!(count(&again), count(&found), "{}", String::from_utf8_lossy(&written));
         }
     });
@@ -65,11 +71,9 @@ fn sites() {
             assert!(nodes.shapes.iter().all(|shape| shape.gpus > 0 && !shape.name.is_empty()));
         }
     });
-    fuzz("shapes", &text_like(&["16x4:a100:64:512", "2x8"]), |text| {
-        match site::parse_shape(&text) {
-            Ok(nodes) => assert!(!nodes.is_empty() && nodes.iter().all(|node| node.gpus > 0)),
-            Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{error:?}"),
-        }
+    fuzz("shapes", &text_like(&["16x4:a100:64:512", "2x8"]), |text| match site::parse_shape(&text) {
+        Ok(nodes) => assert!(!nodes.is_empty() && nodes.iter().all(|node| node.gpus > 0)),
+        Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{error:?}"),
     });
     fuzz("carbon", &text_like(&["time,grams\n1790812800,320\n1790816400,310.5\n"]), |text| {
         if let Ok(carbon) = Carbon::parse(&text) {
