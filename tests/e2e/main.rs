@@ -38,4 +38,5 @@ mod scheduler_death;
 mod storm;
 mod trials;
 mod undo;
+mod walls;
 mod whole;
