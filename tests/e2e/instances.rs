@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 const MODEL: &str = "h100";
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
 /// How often seven run and one alone comes after them: `PILLION_MIG_ROUNDS=100` for as often as the issue asks.

@@ -38,7 +38,8 @@ mod tests {
     #[test]
     fn a_limit_is_what_the_share_says_and_a_margin() {
         let free = share(33, Mechanism::Mps);
-        let limited = Share { sharing: free.sharing.limited_to(Some(525 << 20)), ..free.clone() };
+        let shards = Shards::try_new(40).unwrap();
+        let limited = Share { sharing: free.sharing.limited_to(Some(525 << 20)), shards, ..free.clone() };
         let holding = |memory_bytes| Holding {
             index: 3,
             gres_type: limited.gres_type.clone(),

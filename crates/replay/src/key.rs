@@ -60,7 +60,7 @@ mod tests {
         assert_ne!(number("bob", "train", "sbatch train.sh --seed 4"), first);
         assert_ne!(number("alice", "train2", "sbatch train.sh --seed 4"), first, "a name is the user's word");
         assert_ne!(number("alice", "train", "sbatch train.sh --lr 0.1"), first);
-        assert_ne!(number("ali", "cetrain", "sbatch train.sh --seed 4"), first);
+        assert_ne!(number("alicet", "rain", "sbatch train.sh --seed 4"), first);
         assert_eq!(workloads.count(), 5);
     }
 }

@@ -96,7 +96,7 @@ impl World {
 /// What `pillion.lua` leaves in a job.
 fn mark_of(workload: &str) -> Mark {
     Mark {
-        workload_digest: workload.replace('-', ""),
+        workload_digest: workload.replace('-', "").into(),
         original_partition: "gpu".into(),
         original_field: "node".into(),
         original_gres: "gpu:1".into(),

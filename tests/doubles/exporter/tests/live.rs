@@ -42,7 +42,7 @@ impl Node {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(serve(machine, &at, async move { drop(stopped.await) })).unwrap();
         });
-        until("the driver", || socket.exists());
+        until("the driver", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
         let request = AttachRequest {
             workload: "resnet50-infer".to_owned(),
             seconds: Some(1e8),
