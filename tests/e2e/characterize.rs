@@ -34,7 +34,7 @@ fn a_script_is_measured_alone_under_caps_and_the_campaign_outlives_the_command()
     let mut cluster = Cluster::start(ClusterSpec::default()).unwrap();
     cluster.start_pillion().unwrap();
     let script = cluster.home("alice").join("train.sh");
-    let lines = "#SBATCH --gres=gpu:1 -c1 --mem=100\n#SBATCH --colocate=profile=hog,memory=8G";
+    let lines = "#SBATCH --gres=gpu:1 -c1 --mem=100\n#SBATCH --colocate=profile=hog,memory=16G";
     std::fs::write(&script, crate::rides::script(WORK).replacen('\n', &format!("\n{lines}\n"), 1)).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o644)).unwrap();
 

@@ -32,7 +32,13 @@ const LONG_SECONDS: u32 = 7_200;
 
 fn cluster() -> Cluster {
     let node = PoolNode { backend: NodeBackend::Nvidia, ..PoolNode::new("n1", "h200", Mechanism::Mps) };
-    let policy = ["caps = false", "watch = \"act\"", "trials = \"on\"", "watch_restart_seconds = 0"];
+    let policy = [
+        "caps = false",
+        "watch = \"act\"",
+        "trials = \"on\"",
+        "watch_first_seconds = 40",
+        "watch_restart_seconds = 0",
+    ];
     let mut cluster = Cluster::start(ClusterSpec {
         pool_nodes: vec![node],
         whole_gpu_node_count: 0,

@@ -223,14 +223,19 @@ impl Cluster {
         let (web, metrics) = (self.web_address()?, self.metrics_address("scheduler")?);
         let text = scheduler_toml(self, &Listens { agents, web, metrics });
         let socket = self.layout().path("run/scheduler.sock");
-        self.start_ours(SCHEDULER, SCHEDULER, &text, Some("slurm"), environment, &socket)?;
-        // A scheduler that has just begun does not act yet, and says so in its first heartbeat.
         let beat = heartbeat(self);
+        let written_at = || std::fs::metadata(&beat).and_then(|file| file.modified()).ok();
+        let before = written_at();
+        self.start_ours(SCHEDULER, SCHEDULER, &text, Some("slurm"), environment, &socket)?;
+        // A scheduler that has just begun does not act yet, and says so in its first heartbeat. One that was killed before it has
+        // left a heartbeat that says that it acts.
         wait_for("heartbeat of an active scheduler", READY_DEADLINE, || {
             self.daemon(SCHEDULER)?.check_running()?;
             let text = std::fs::read_to_string(&beat).unwrap_or_default();
             let first = text.lines().next().unwrap_or_default().to_owned();
-            Ok(if first.ends_with(" mode=active") { Look::Ready(()) } else { Look::NotYet(first) })
+            let is_its_own = written_at() > before;
+            let is_active = is_its_own && first.ends_with(" mode=active");
+            Ok(if is_active { Look::Ready(()) } else { Look::NotYet(first) })
         })
     }
     /// Starts another scheduler on the database of the first, which runs: one leads, the other follows. Returns its name as
