@@ -10,35 +10,43 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(20);
-const HOOK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm/hooks/epilog_slurmctld");
-const NODE_HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm/hooks");
+const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm/hooks");
+/// Where each is told what becomes of it: the scheduler's file, and the folder that an agent has where there was one.
+const AT_CONTROLLER: (&str, &str) = ("heartbeat", "/run/pillion/heartbeat");
+const AT_NODE: (&str, &str) = ("state", "/var/lib/pillion-agent");
 const PROGRAMS: &str = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
 const HEARTBEAT: &str = "pillion1 epoch=1 bound=600 mode=active\nslowdown=1.25\n\
      pool=shared cpus=8 memory_mib=8000 features= gpu_types=\npool=big cpus=8 memory_mib=8000 features= gpu_types=\n";
 
-/// The hook with paths of its own, and a `pillion` that takes as long as it is told.
+/// A hook with paths of its own, and programs that do as they are told.
 struct Hook {
     folder: tempfile::TempDir,
 }
 
 impl Hook {
-    /// `programs`: where it looks for programs.
+    /// `EpilogSlurmctld` beside a scheduler that lives. `programs`: where it looks for programs besides.
     fn new(programs: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let hook = Self { folder };
-        let mut text = std::fs::read_to_string(HOOK).unwrap();
+        let hook = Self::of("epilog_slurmctld", AT_CONTROLLER, programs);
+        std::fs::write(hook.path("heartbeat"), HEARTBEAT).unwrap();
+        hook
+    }
+
+    /// The hook of this name, whose variable `tells` names a file or folder here that is not there yet.
+    fn of(name: &str, tells: (&str, &str), programs: &str) -> Self {
+        let hook = Self { folder: tempfile::tempdir().unwrap() };
+        let mut text = std::fs::read_to_string(Path::new(HOOKS).join(name)).unwrap();
         let path = |name: &str| hook.path(name).display().to_string();
+        let (variable, file) = tells;
         for (from, to) in [
             (PROGRAMS, format!("PATH={}{programs}", path("bin"))),
-            ("/etc/pillion/hooks.env\n", path("hooks.env") + "\n"),
-            ("heartbeat=/run/pillion/heartbeat\n", format!("heartbeat={}\n", path("heartbeat"))),
+            ("settings=/etc/pillion/hooks.env\n", format!("settings={}\n", path("hooks.env"))),
+            (&format!("{variable}={file}\n"), format!("{variable}={}\n", path(variable))),
         ] {
-            assert!(text.contains(from), "the hook no longer holds '{from}'");
+            assert!(text.contains(from), "{name} no longer holds '{from}'");
             text = text.replace(from, &to);
         }
         std::fs::create_dir(hook.path("bin")).unwrap();
         write_program(&hook.path("hook"), &text);
-        std::fs::write(hook.path("heartbeat"), HEARTBEAT).unwrap();
         hook
     }
 
@@ -153,30 +161,13 @@ fn settings_are_read_and_never_executed() {
     assert!(!hook.path("canary").exists());
 }
 
-/// `Prolog` or `Epilog`, on a node whose agent keeps its state in the folder `state`, if there is one.
-fn node_hook(name: &str) -> Hook {
-    let hook = Hook { folder: tempfile::tempdir().unwrap() };
-    let mut text = std::fs::read_to_string(Path::new(NODE_HOOKS).join(name)).unwrap();
-    for (from, to) in [
-        (PROGRAMS, format!("PATH={}", hook.path("bin").display())),
-        ("state=/var/lib/pillion-agent\n", format!("state={}\n", hook.path("state").display())),
-        ("settings=/etc/pillion/hooks.env\n", format!("settings={}\n", hook.path("hooks.env").display())),
-    ] {
-        assert!(text.contains(from), "{name} no longer holds '{from}'");
-        text = text.replace(from, &to);
-    }
-    std::fs::create_dir(hook.path("bin")).unwrap();
-    write_program(&hook.path("hook"), &text);
-    for program in ["timeout", "pillion-agent", "sh", "cat", "sed"] {
-        hook.add_program(program, "exit 1");
-    }
-    hook
-}
-
 #[test]
 fn a_node_where_no_agent_has_ever_run_starts_no_program() {
     for name in ["prolog", "epilog"] {
-        let hook = node_hook(name);
+        let hook = Hook::of(name, AT_NODE, "");
+        for program in ["timeout", "pillion-agent", "sh", "cat", "sed"] {
+            hook.add_program(program, "exit 1");
+        }
         hook.job_ended(Some("gpu"));
         assert_eq!(hook.ran(), [""; 0], "{name}");
         // Once there was one, it is told, or what it left is cleaned up, whether it lives or not.
@@ -194,31 +185,20 @@ fn a_node_where_no_agent_has_ever_run_starts_no_program() {
     }
 }
 
-const EPILOG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm/hooks/epilog");
-
 /// How a node's Epilog ends where the cleanup ends so, and what was run.
 fn epilog(cleanup: &str, scontrol: Option<&str>) -> (Option<i32>, Vec<String>) {
-    let folder = tempfile::tempdir().unwrap();
-    let bin = folder.path().join("bin");
-    std::fs::create_dir(&bin).unwrap();
-    let text = std::fs::read_to_string(EPILOG).unwrap();
-    assert!(text.contains(PROGRAMS));
-    let programs = format!("PATH={}:/usr/bin:/bin", bin.display());
-    let state = format!("state={}\n", folder.path().display());
-    let text = text.replace(PROGRAMS, &programs).replace("state=/var/lib/pillion-agent\n", &state);
-    write_program(&folder.path().join("hook"), &text);
-    let ran = folder.path().join("ran");
-    let program =
-        |then: &str| format!("#!/bin/sh\necho \"$0 $*\" | sed 's,.*/bin/,,' >>{}\n{then}\n", ran.display());
+    let hook = Hook::of("epilog", AT_NODE, ":/usr/bin:/bin");
+    std::fs::create_dir(hook.path("state")).unwrap();
+    let (bin, ran) = (hook.path("bin"), hook.path("ran").display().to_string());
+    let program = |then: &str| format!("#!/bin/sh\necho \"$0 $*\" | sed 's,.*/bin/,,' >>{ran}\n{then}\n");
     write_program(&bin.join("pillion-agent"), &program(cleanup));
     if let Some(scontrol) = scontrol {
         write_program(&bin.join("scontrol"), &program(scontrol));
     }
-    let output = Program::new(folder.path().join("hook")).env("SLURMD_NODENAME", "n7").output().unwrap();
+    let output = Program::new(hook.path("hook")).env("SLURMD_NODENAME", "n7").output().unwrap();
     let printed = [output.stdout, output.stderr].concat();
     assert!(printed.is_empty(), "{}", String::from_utf8_lossy(&printed));
-    let ran = std::fs::read_to_string(ran).unwrap_or_default();
-    (output.status.code(), ran.lines().map(str::to_owned).collect())
+    (output.status.code(), hook.ran())
 }
 
 #[test]
