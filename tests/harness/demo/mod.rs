@@ -103,9 +103,7 @@ fn show(cluster: &mut Cluster, options: &DemoOptions, progress: &mut Progress) -
     if !options.cluster_only {
         cluster.start_pillion()?;
         progress.done("Pillion: scheduler, agents, plugin; simulated GPUs");
-        let result = options.output.join("result.json");
-        shown = Some(story::tell(cluster, &result)?);
-        trials::tell(cluster, &result)?;
+        shown = Some(story::tell(cluster, &options.output.join("result.json"))?);
     }
     if options.keep {
         stay::hand_over(cluster, &options.output, shown.as_ref())?;

@@ -1,8 +1,8 @@
 //! `result.json`: the demo for programs. All jobs of both acts, and the sums over all of them.
 
 use super::totals::{Run, Totals};
-use super::trials::Pair;
-use crate::error::{HarnessError, Result, io_error};
+use super::trials::Outcome;
+use crate::error::{Result, io_error};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,27 +11,18 @@ use std::path::Path;
 ///
 /// # Errors
 /// Where it cannot be written.
-pub(super) fn write(runs: &[Run], totals: Totals, auth_method: &Value, path: &Path) -> Result<()> {
-    let text = format!("{:#}\n", result(runs, totals, auth_method));
+pub(super) fn write(
+    runs: &[Run],
+    totals: Totals,
+    trials: &[Outcome],
+    auth_method: &Value,
+    path: &Path,
+) -> Result<()> {
+    let text = format!("{:#}\n", result(runs, totals, trials, auth_method));
     std::fs::write(path, text).map_err(io_error("write", path))
 }
 
-/// Adds how trials ended to a file that is there.
-///
-/// # Errors
-/// Where it cannot be read or written.
-pub(super) fn add_trials(trials: &[(Pair, &str)], path: &Path) -> Result<()> {
-    let text = std::fs::read_to_string(path).map_err(io_error("read", path))?;
-    let mut all: Value = serde_json::from_str(&text)
-        .map_err(|error| HarnessError::Refused(format!("{}: {error}", path.display())))?;
-    let ended = trials
-        .iter()
-        .map(|(pair, outcome)| json!({ "user": pair.user, "workloads": pair.names, "outcome": outcome }));
-    all["trials"] = ended.collect();
-    std::fs::write(path, format!("{all:#}\n")).map_err(io_error("write", path))
-}
-
-fn result(runs: &[Run], totals: Totals, auth_method: &Value) -> Value {
+fn result(runs: &[Run], totals: Totals, trials: &[Outcome], auth_method: &Value) -> Value {
     let mut groups: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
     for run in runs {
         groups.entry(run.decided.group).or_default().push(job_id(run));
@@ -46,6 +37,7 @@ fn result(runs: &[Run], totals: Totals, auth_method: &Value) -> Value {
         "auth_method": auth_method,
         "jobs": runs.iter().map(job).collect::<Vec<_>>(),
         "pairings": pairings,
+        "trials": trials.iter().map(trial).collect::<Vec<_>>(),
         "totals": {
             "gpu_seconds": gpu_seconds,
             "gpu_seconds_exclusive": gpu_seconds_exclusive,
@@ -53,6 +45,10 @@ fn result(runs: &[Run], totals: Totals, auth_method: &Value) -> Value {
             "energy_joules_exclusive": energy_joules_exclusive,
         },
     })
+}
+
+fn trial((pair, outcome): &Outcome) -> Value {
+    json!({ "user": pair.user, "workloads": pair.names, "outcome": outcome })
 }
 
 fn job(run: &Run) -> Value {

@@ -1,4 +1,4 @@
-//! The story: first runs alone, the same jobs again, why, what the jobs found, what it saved. Acts here; words in `tell`.
+//! The story: first runs alone, the same jobs again, why, what the jobs found, what it saved, and trials. Acts here; words in `tell`.
 
 use super::answers::{self, Decided, Told};
 use super::cast::{CAST, Part};
@@ -6,6 +6,7 @@ use super::compare::differences;
 use super::result;
 use super::tell;
 use super::totals::{Run, totals};
+use super::trials;
 use crate::cluster::Cluster;
 use crate::error::{HarnessError, Result};
 use crate::wait::{Look, wait_for};
@@ -15,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long each step may take on a machine that has other things to do.
-const PATIENCE: Duration = Duration::from_mins(3);
+pub(super) const PATIENCE: Duration = Duration::from_mins(3);
 /// After so many seconds all jobs of the second time become eligible together, as in a queue that was full already.
 const TOGETHER_SECONDS: u32 = 5;
 /// Since before the demo began.
@@ -50,15 +51,12 @@ pub(super) struct Unpaired {
 ///
 /// # Errors
 /// What went wrong; [`HarnessError::Refused`] where a job did not find what was decided for it.
-pub(super) fn tell(cluster: &Cluster, result: &Path) -> Result<Shown> {
+pub(super) fn tell(cluster: &mut Cluster, result: &Path) -> Result<Shown> {
     let status = operator(cluster, &["status", "--json"])?;
     tell::opening(&status, cluster.spec().time_scale);
     let first = submit(cluster, &[])?;
     let first_told = ends(cluster, &first)?;
-    wait_for("profiles of all jobs", PATIENCE, || {
-        let known = answers::count(&operator(cluster, &["profile", "--json"])?, "profiles")?;
-        Ok(if known >= CAST.len() { Look::Ready(()) } else { Look::NotYet(format!("{known} profiles")) })
-    })?;
+    wait_for_profiles(cluster, CAST.len())?;
     let first_decided = outcomes(cluster, &first)?;
     let of_alice = ["profile", "-o", tell::PROFILE_COLUMNS];
     tell::profiles(&cluster.pillion_as("alice", &of_alice)?.stdout()?);
@@ -87,13 +85,22 @@ pub(super) fn tell(cluster: &Cluster, result: &Path) -> Result<Shown> {
     environments(cluster, &first_runs, &runs)?;
     let all: Vec<Run> = first_runs.iter().chain(&runs).cloned().collect();
     tell::totals(totals(&runs), totals(&all), &runs, cluster.spec().time_scale);
-    result::write(&all, totals(&all), &answers::auth_method(&status)?, result)?;
+    let trials = trials::tell(cluster)?;
+    result::write(&all, totals(&all), &trials, &answers::auth_method(&status)?, result)?;
     println!("\nFor programs: {}", result.display());
     Ok(Shown { unpaired })
 }
 
+/// Waits until so many workloads are known.
+pub(super) fn wait_for_profiles(cluster: &Cluster, count: usize) -> Result<()> {
+    wait_for("profiles of all jobs", PATIENCE, || {
+        let known = answers::count(&operator(cluster, &["profile", "--json"])?, "profiles")?;
+        Ok(if known >= count { Look::Ready(()) } else { Look::NotYet(format!("{known} profiles")) })
+    })
+}
+
 /// `pillion` as an operator.
-fn operator(cluster: &Cluster, arguments: &[&str]) -> Result<String> {
+pub(super) fn operator(cluster: &Cluster, arguments: &[&str]) -> Result<String> {
     cluster.pillion_as("root", arguments)?.stdout()
 }
 

@@ -2,14 +2,12 @@
 //! goes back. Acts here; words in `tell`.
 
 use super::answers;
-use super::result;
+use super::story::{PATIENCE, operator, wait_for_profiles};
 use super::tell;
 use crate::cluster::Cluster;
 use crate::error::{HarnessError, Result};
 use crate::wait::{Look, wait_for};
 use pillion_core::SlurmJobId;
-use std::path::Path;
-use std::time::Duration;
 
 /// What a site writes into `[policy]` to have them. Caps are left out, so that each pair has one way to be tried; and jobs here are
 /// a minute long, so that a restart must not count as two.
@@ -28,8 +26,6 @@ const ALONE_SECONDS: u32 = 1_800;
 const TRIED_SECONDS: u32 = 6_000;
 /// Work of a guest's next start.
 const AGAIN_SECONDS: u32 = 300;
-/// How long each step may take on a machine that has other things to do.
-const PATIENCE: Duration = Duration::from_mins(3);
 /// After so many seconds all become eligible together.
 const TOGETHER_SECONDS: u32 = 3;
 
@@ -41,6 +37,9 @@ pub(super) struct Pair {
     pub(super) names: [&'static str; 2],
     load: &'static str,
 }
+
+/// How the trial of a pair ended, in `result.json`'s word.
+pub(super) type Outcome = (Pair, &'static str);
 
 /// They go as fast together as alone. Expected is that too, but not surely enough for a promise of 1.1.
 pub(super) const HOLDS: Pair =
@@ -93,11 +92,11 @@ impl Pair {
     }
 }
 
-/// Plays it, and leaves the site's policy as it was. `result`: where `result.json` lies.
+/// Plays it, and leaves the site's policy as it was.
 ///
 /// # Errors
 /// [`HarnessError::Refused`] where a pair was not tried, or did not end as it should.
-pub(super) fn tell(cluster: &mut Cluster, result: &Path) -> Result<()> {
+pub(super) fn tell(cluster: &mut Cluster) -> Result<[Outcome; 2]> {
     tell::trials();
     cluster.start_scheduler_with(&POLICY)?;
     make_known(cluster)?;
@@ -123,8 +122,8 @@ pub(super) fn tell(cluster: &mut Cluster, result: &Path) -> Result<()> {
         return Err(HarnessError::Refused(said));
     }
     tell::trials_end(&operator(cluster, &["pairs", "-S", "now-5minutes", "-o", tell::TRIALS_COLUMNS])?);
-    result::add_trials(&[(HOLDS, "held"), (BREAKS, "sent-back")], result)?;
-    cluster.start_scheduler_with(&[])
+    cluster.start_scheduler_with(&[])?;
+    Ok([(HOLDS, "held"), (BREAKS, "sent-back")])
 }
 
 /// The host and the guest come together, and share for a trial.
@@ -137,17 +136,13 @@ fn try_pair(cluster: &Cluster, pair: Pair) -> Result<[SlurmJobId; 2]> {
 
 /// Each runs alone once.
 fn make_known(cluster: &Cluster) -> Result<()> {
-    let profile_count = || answers::count(&operator(cluster, &["profile", "--json"])?, "profiles");
-    let before = profile_count()?;
+    let before = answers::count(&operator(cluster, &["profile", "--json"])?, "profiles")?;
     let mut jobs = Vec::new();
     for pair in [HOLDS, BREAKS] {
         jobs.extend(pair.submit(cluster, [Role::First; 2], &[])?);
     }
     ended(cluster, &jobs)?;
-    wait_for("profiles of all four", PATIENCE, || {
-        let new = profile_count()? - before;
-        Ok(if new == jobs.len() { Look::Ready(()) } else { Look::NotYet(format!("{new} profiles")) })
-    })
+    wait_for_profiles(cluster, before + jobs.len())
 }
 
 /// Waits until both run, and returns what the guest is told of it.
@@ -166,9 +161,4 @@ fn ended(cluster: &Cluster, jobs: &[SlurmJobId]) -> Result<()> {
         cluster.wait_for_job(*job, &["COMPLETED"], PATIENCE)?;
     }
     Ok(())
-}
-
-/// `pillion` as an operator.
-fn operator(cluster: &Cluster, arguments: &[&str]) -> Result<String> {
-    cluster.pillion_as("root", arguments)?.stdout()
 }
