@@ -59,16 +59,17 @@ pub(super) fn restart(run: &MeasuredRun, mark: Option<&Mark>, is_let: bool, now:
     }
 }
 
-/// The device memory that a start had to itself; `None` where that was all of the device's.
+/// The device memory that a start had: its limit, its instance's, or what it was let in with beside others; `None` where that was all
+/// of the device's.
 pub(crate) fn memory_had(run: &MeasuredRun) -> Option<u64> {
     let plan = &run.own_member()?.plan;
-    let has_shared = !run.summary.neighbours.is_empty();
-    let admitted = plan.memory_bytes.or(run.summary.memory_bytes_peak).filter(|_| has_shared);
+    let has_a_part = !run.summary.neighbours.is_empty() || run.is_in_instance();
+    let admitted = plan.memory_bytes.or(run.summary.memory_bytes_peak).filter(|_| has_a_part);
     plan.sharing.memory_limit_bytes().or(admitted).filter(|bytes| *bytes > 0)
 }
 
 /// At least half as much again, in whole mebibytes, as marks have it.
-pub(crate) fn more_than(bytes: u64) -> u64 {
+fn more_than(bytes: u64) -> u64 {
     let more = bytes / 2 * MORE_HALVES + bytes % 2 * 2;
     more.div_ceil(MIB).saturating_mul(MIB)
 }
@@ -97,6 +98,15 @@ mod tests {
 
     fn of(run: &MeasuredRun, mark: &Mark) -> Restart {
         restart(run, Some(mark), true, at(ENDED + 10))
+    }
+
+    #[test]
+    fn an_instance_is_memory_of_its_own_beside_nobody_too() {
+        let mut run = limited();
+        let member = &mut run.decision.as_mut().unwrap().members[0];
+        member.plan.sharing = Sharing::Mig { profile: "1g.10gb".parse().unwrap(), start: 0 };
+        member.plan.memory_bytes = Some(10 * GIB);
+        assert_eq!(of(&run, &consent()), Restart::With { memory_bytes: 15 * GIB, had_bytes: 10 * GIB });
     }
 
     #[test]

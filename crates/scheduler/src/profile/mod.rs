@@ -252,10 +252,13 @@ fn learn(stored: Option<StoredProfile>, run: &MeasuredRun, now: UnixTime) -> (Le
 
 /// With how much device memory a run ran out of it, where that is certain: its peak is what it was cut off at, and no need.
 fn ran_out(run: &MeasuredRun) -> Option<u64> {
-    let was_requeued = matches!(run.requeue, Some(RequeueCause::OutOfMemory { .. }));
-    let is_sure =
-        was_requeued || failure::verdict(run).is_some_and(|verdict| verdict.is_surely_out_of_memory());
-    failure::memory::memory_had(run).filter(|_| is_sure)
+    failure::memory::memory_had(run).filter(|_| has_surely_run_out(run))
+}
+
+/// Whether a run ran out of device memory for certain. One that was started again for that says no more how it ended.
+fn has_surely_run_out(run: &MeasuredRun) -> bool {
+    matches!(run.requeue, Some(RequeueCause::OutOfMemory { .. }))
+        || failure::verdict(run).is_some_and(|verdict| verdict.is_surely_out_of_memory())
 }
 
 fn with_need_beyond(

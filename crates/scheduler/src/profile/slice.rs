@@ -1,15 +1,11 @@
 //! What a run in an instance of its own teaches of its workload there: whether it has room, and how fast it is.
 
+use super::has_surely_run_out;
 use super::sharing::has_launched;
 use super::speed::MeasuredSpeed;
-use crate::failure::verdict;
 use pillion_core::event::EventKind;
-use pillion_core::fault::FailureKind;
 use pillion_slurm::Ending;
 use pillion_store::{MeasuredRun, SliceLesson, Store, StoreError};
-
-/// How sure a lack of memory has to be so that the size is gone for good: as what device libraries alone print makes by itself.
-const OUT_OF_MEMORY_SURE: f64 = 0.8;
 
 /// `None` where it had no instance, or may not have had it.
 pub(super) async fn slice_lesson(
@@ -33,13 +29,7 @@ pub(super) async fn slice_lesson(
         profile: slot.profile,
         memory_bytes: own.plan.memory_bytes,
         has_completed: is_same && run.job.ending == Some(Ending::Completed),
-        ran_out_of_memory: is_same && has_surely_run_out(run),
+        ran_out_of_memory: has_surely_run_out(run),
         speed_fraction: measured.map(|measured| measured.speed_fraction).filter(|speed| *speed > 0.0),
     }))
-}
-
-fn has_surely_run_out(run: &MeasuredRun) -> bool {
-    verdict(run).is_some_and(|verdict| {
-        verdict.rule.kind() == FailureKind::OutOfMemory && verdict.confidence.value() >= OUT_OF_MEMORY_SURE
-    })
 }

@@ -5,7 +5,7 @@ use crate::profile::slice::slice_lesson;
 use pillion_core::fault::{FaultSigns, MemorySample, StderrWords};
 use pillion_core::profile::LessonKind;
 use pillion_memory_store::MemoryStore;
-use pillion_store::SliceLesson;
+use pillion_store::{RequeueCause, SliceLesson};
 
 const GIB: u64 = 1 << 30;
 
@@ -70,6 +70,12 @@ async fn only_a_sure_lack_of_memory_closes_a_size() {
         run
     };
     assert!(lesson(&failed(Some(StderrWords::Sure))).await.unwrap().ran_out_of_memory);
+    // Slurm has started it again by then, with more, as its user wanted it.
+    let mut again = failed(Some(StderrWords::Sure));
+    again.requeue = Some(RequeueCause::OutOfMemory { memory_bytes: 15 * GIB });
+    again.job.restart_count += 1;
+    again.job.ending = None;
+    assert!(lesson(&again).await.unwrap().ran_out_of_memory);
     assert!(
         !lesson(&failed(None)).await.unwrap().ran_out_of_memory,
         "it was full, and may have failed of something else"
