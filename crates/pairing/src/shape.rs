@@ -81,7 +81,7 @@ pub fn shapes(view: &ClusterView, plan: &Plan) -> Vec<DeviceShape> {
         let mut parts: Vec<Part> = running(device).collect();
         parts.extend(starting(device, plan));
         let taken: Vec<Slot> = parts.iter().filter_map(|part| part.instance).collect();
-        parts.extend(empty(device, &taken));
+        parts.extend(device.standing_beside(&taken).into_iter().map(empty));
         parts.sort_by_key(|part| part.instance.map(|slot| slot.start));
         DeviceShape {
             node: device.node.clone(),
@@ -127,26 +127,15 @@ fn starting<'p>(device: &'p DeviceView, plan: &'p Plan) -> impl Iterator<Item = 
     )
 }
 
-/// What stands empty and goes on standing beside those.
-fn empty(device: &DeviceView, taken: &[Slot]) -> Vec<Part> {
-    let Some(geometry) = &device.geometry else { return Vec::new() };
-    let mut all = taken.to_vec();
-    let mut parts = Vec::new();
-    for slot in &device.instances_empty {
-        all.push(*slot);
-        if geometry.check(&all).is_err() {
-            all.pop();
-            continue;
-        }
-        parts.push(Part {
-            instance: Some(*slot),
-            shards: None,
-            job_id: None,
-            workload: None,
-            standing: Standing::Empty,
-            speed_fraction: None,
-            speed_fraction_low: None,
-        });
+/// An instance that stands empty.
+fn empty(slot: Slot) -> Part {
+    Part {
+        instance: Some(slot),
+        shards: None,
+        job_id: None,
+        workload: None,
+        standing: Standing::Empty,
+        speed_fraction: None,
+        speed_fraction_low: None,
     }
-    parts
 }

@@ -118,6 +118,19 @@ impl DeviceView {
     pub(crate) fn is_wholly_free(&self) -> bool {
         self.tenants.is_empty() && self.shards_free >= 100 && !self.is_shape_held
     }
+
+    /// Of the instances that stand empty, by the agent's word, those that can lie beside those that are taken.
+    pub(crate) fn standing_beside(&self, taken: &[Slot]) -> Vec<Slot> {
+        let Some(geometry) = &self.geometry else { return Vec::new() };
+        let mut all = taken.to_vec();
+        for slot in &self.instances_empty {
+            all.push(*slot);
+            if geometry.check(&all).is_err() {
+                all.pop();
+            }
+        }
+        all.split_off(taken.len())
+    }
 }
 
 /// A job that holds a part of a device.

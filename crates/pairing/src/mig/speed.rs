@@ -25,9 +25,7 @@ impl SliceSpeed {
     pub const fn measured(speed_fraction: f64) -> Self {
         Self { speed_fraction, speed_fraction_low: speed_fraction }
     }
-}
 
-impl SliceSpeed {
     /// Whether it is more than foretold.
     pub fn is_measured(self) -> bool {
         self.speed_fraction_low >= self.speed_fraction

@@ -8,11 +8,10 @@ use pillion_core::{Shards, share};
 
 /// What is gained: in an instance, how much faster it is than the part of the device that it takes.
 pub(super) fn gain(start: &Start, shares: &[Shards]) -> f64 {
-    let of_instance = start.instance.zip(shares.first());
-    let of_instance =
-        of_instance.map(|(own, part)| own.speed.speed_fraction - f64::from(part.count()) / 100.0);
-    let together = start.evaluation.as_ref().map(|evaluation| evaluation.gain);
-    of_instance.or(together).unwrap_or(0.0)
+    match (start.instance, shares) {
+        (Some(own), [part, ..]) => own.speed.speed_fraction - f64::from(part.count()) / 100.0,
+        _ => start.evaluation.as_ref().map_or(0.0, |evaluation| evaluation.gain),
+    }
 }
 
 impl Explainer<'_, '_> {

@@ -17,7 +17,6 @@ use crate::planner::classes::PlanContext;
 use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex};
 use crate::planner::placement::{Instance, Placement, Start};
-use crate::view::DeviceView;
 use offer::{Offer, is_offered};
 use pillion_core::mig::{Geometry, Slot};
 use rustc_hash::FxHashMap;
@@ -26,7 +25,8 @@ use typed_index_collections::TiVec;
 
 /// How many jobs are offered to a device at most, from the head of the queue.
 const OFFERED_MAX: usize = 64;
-/// How many devices are weighed in one plan at most; the next plan goes on.
+/// How many devices are filled in one plan at most, and how many free ones are weighed; the next plan goes on with those that have
+/// room still.
 const DEVICES_MAX: usize = 64;
 /// How often a device is weighed again because its node has too few CPUs or too little memory for all who were chosen.
 const WEIGHED_AGAIN_MAX: usize = 4;
@@ -37,11 +37,12 @@ pub(crate) fn divide(evaluator: &Evaluator<'_, '_>, mut placement: Placement) ->
     let can_be_cut = context.devices.iter().any(|device| device.geometry.is_some());
     let Some(capacity) = placement.capacity.take().filter(|_| can_be_cut) else { return placement };
     let mut divider = Divider::new(context, placement, capacity);
-    let standing: Vec<DeviceIndex> = context.devices.keys().filter(|at| divider.is_filled(*at)).collect();
+    let standing: Vec<DeviceIndex> =
+        context.devices.keys().filter(|at| divider.has_room(*at) && divider.is_filled(*at)).collect();
     for device in standing.into_iter().take(DEVICES_MAX) {
         divider.fill(device);
     }
-    let free: Vec<DeviceIndex> = divider.started_alone().take(DEVICES_MAX).collect();
+    let free: Vec<DeviceIndex> = divider.started_fresh().take(DEVICES_MAX).collect();
     for device in free {
         divider.weigh(device);
     }
@@ -65,6 +66,16 @@ impl<'p> Divider<'p> {
         Self { context, placement, capacity, cutters: Vec::new(), known: FxHashMap::default() }
     }
 
+    /// Whether the smallest instance can be booked there.
+    fn has_room(&self, at: DeviceIndex) -> bool {
+        let device = &self.context.devices[at];
+        let smallest = device
+            .geometry
+            .as_ref()
+            .and_then(|geometry| Some(geometry.shards(geometry.plain().last()?.profile)));
+        smallest.is_some_and(|smallest| device.shards_free >= u32::from(smallest.count()))
+    }
+
     /// Whether a device has instances that can be given away, or room for some beside others: everybody there has one of his own.
     fn is_filled(&self, at: DeviceIndex) -> bool {
         let device = &self.context.devices[at];
@@ -74,7 +85,7 @@ impl<'p> Divider<'p> {
     }
 
     /// Devices that can be cut on which somebody starts now who may be joined by nobody, or by one.
-    fn started_alone(&self) -> impl Iterator<Item = DeviceIndex> + use<'p> {
+    fn started_fresh(&self) -> impl Iterator<Item = DeviceIndex> + use<'p> {
         let context = self.context;
         let starts = self.placement.starts.iter().filter(|start| !start.is_join && start.instance.is_none());
         let devices: Vec<DeviceIndex> = starts.map(|start| start.device).collect();
@@ -90,7 +101,7 @@ impl<'p> Divider<'p> {
         if geometry.check(&tenants).is_err() {
             return;
         }
-        let standing = standing_beside(geometry, &tenants, device);
+        let standing = device.standing_beside(&tenants);
         let state = DeviceState { tenants: &tenants, standing: &standing, is_held: device.is_shape_held };
         if let Some(chosen) = self.choose(at, geometry, state, &[]) {
             for (job, instance) in chosen {
@@ -294,16 +305,4 @@ impl<'p> Divider<'p> {
         };
         offer.jobs.iter().zip(may_have).map(of_job).collect()
     }
-}
-
-/// Of the instances that stand empty, by the agent's word, those that can lie beside the tenants'.
-fn standing_beside(geometry: &Geometry, tenants: &[Slot], device: &DeviceView) -> Vec<Slot> {
-    let mut all = tenants.to_vec();
-    for slot in &device.instances_empty {
-        all.push(*slot);
-        if geometry.check(&all).is_err() {
-            all.pop();
-        }
-    }
-    all.split_off(tenants.len())
 }

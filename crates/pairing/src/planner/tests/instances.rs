@@ -86,6 +86,18 @@ fn where_users_do_not_meet_nobody_else_is_on_the_device_not_even_behind_a_wall()
 }
 
 #[test]
+fn devices_that_are_full_keep_none_from_being_filled() {
+    let ones = |first: u32, count: u32| {
+        (0..count).map(|at| walled(first + at, &format!("1g.10gb@{at}"))).collect::<Vec<_>>()
+    };
+    let mut devices: Vec<DeviceView> =
+        (0..100).map(|at| cut(&format!("g{at}"), ones(100 + 10 * at, 7))).collect();
+    devices.push(cut("g100", ones(5000, 6)));
+    let plan = with_walls(&view(devices, strangers(1..=1, "light")));
+    assert_eq!(slots(&plan), [(1, slot("1g.10gb@6"))]);
+}
+
+#[test]
 fn whoever_can_have_a_whole_device_has_one() {
     let devices = vec![cuttable("g0", Mps), cuttable("g1", Mps)];
     let plan = with_walls(&view(devices, strangers(1..=2, "light")));
