@@ -143,6 +143,11 @@ impl Mark {
         Some(())
     }
 
+    /// `m` in bytes.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.memory_mib.map(|mib| mib.saturating_mul(1 << 20))
+    }
+
     /// The mark with a lease: what a release writes.
     #[must_use]
     pub fn leased(&self, at: UnixTime, restart_count: u32) -> Self {

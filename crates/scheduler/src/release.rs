@@ -298,7 +298,7 @@ impl Release {
         if let Some(mark) = self.with_more_memory(job).await?
             && self.wait_again(job, &mark).await?
         {
-            let more = mark.memory_mib.unwrap_or(0).saturating_mul(1 << 20);
+            let more = mark.memory_bytes().unwrap_or(0);
             let detail =
                 format!("it waits again after it ran out of device memory, for at least {}", mebibytes(more));
             self.event(at, EventKind::Restarted, job.id, None, detail).await?;

@@ -163,7 +163,7 @@ pub fn record_of(job: &Job, known: Option<&Kept>) -> Option<JobRecord> {
         (Some(mark), _) => Kept {
             workload: workload_of(job, mark),
             slowdown_ratio_max: mark.slowdown_ratio_max,
-            memory_bytes_declared: mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+            memory_bytes_declared: mark.memory_bytes(),
             alone: mark.alone,
         },
         (None, Some(known)) if job.state != JobState::Pending => known.clone(),

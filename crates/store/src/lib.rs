@@ -6,7 +6,7 @@
 
 #![expect(
     missing_docs,
-    reason = "rows of tables, which the scheduler alone reads: a field whose name says all has no sentence"
+    reason = "rows of tables, which the scheduler and its tests read: a field whose name says all has no sentence"
 )]
 
 mod accounts;

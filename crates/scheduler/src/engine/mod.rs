@@ -47,11 +47,15 @@ impl Engine {
         }
         let begun = Instant::now();
         let Some(scan) = self.context.fresh_scan() else { return Ok(()) };
-        let (view, profiles) = self.view(&scan).await?;
+        let (mut view, profiles) = self.view(&scan).await?;
         if view.waiting.is_empty() {
             self.context.board_mut().reason_counts.clear();
             self.context.board_mut().planned_at = Some(scan.at);
             return Ok(());
+        }
+        // Where nothing can be cut nobody asks how anything goes in a slice.
+        if view.devices.iter().any(|device| device.geometry.is_some()) {
+            view.slices = self.context.store.slices().await?.into();
         }
         let mut plan = self.plan(&view).await?;
         self.leave_steadfast(&mut plan, &scan).await;
@@ -77,7 +81,6 @@ impl Engine {
         let revision = context.store.revision().await?;
         let decisions = context.store.active_decisions().await?;
         let profiles = context.store.profiles().await?;
-        let slices = context.store.slices().await?;
         let drains = context.store.drains().await?;
         let (owed, charged) = (self.owed().await?, self.charged().await?);
         let agents = context.agents.all();
@@ -86,7 +89,6 @@ impl Engine {
         let view = cluster_view(Sources {
             revision,
             scan,
-            slices: &slices,
             decisions: &decisions,
             agents: &agents,
             stopped: &board.stopped,
@@ -143,7 +145,9 @@ impl Engine {
     /// [`TickError`] where the store did not answer.
     pub async fn dry_run(&self) -> Result<Option<(ClusterView, Plan)>, TickError> {
         let Some(scan) = self.context.fresh_scan() else { return Ok(None) };
-        let (view, _) = self.view(&scan).await?;
+        let (mut view, _) = self.view(&scan).await?;
+        // Whoever asks may want to know how devices would be cut that nobody cuts.
+        view.slices = self.context.store.slices().await?.into();
         let plan = self.plan(&view).await?;
         Ok(Some((view, plan)))
     }

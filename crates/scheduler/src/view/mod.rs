@@ -21,6 +21,7 @@ use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::invariant::Violation;
 use pillion_core::isolation::Isolation;
 use pillion_core::{GresType, NodeName, SlurmJobId};
+use pillion_pairing::mig::SliceBook;
 use pillion_pairing::{
     AloneClaim, ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, Tenant, WaitingJob, known,
 };
@@ -53,7 +54,7 @@ pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
         waiting,
         alone_claims: alone_claims(&planned, sources.scan),
         profiles: book,
-        slices: sources.slices.to_vec().into(),
+        slices: SliceBook::default(),
         trials,
     }
 }
@@ -269,7 +270,7 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         submitted_at: job.submitted_at,
         starts_alone_at: job.eligible_at.unwrap_or(sources.scan.at),
         slowdown_ratio_max: mark.slowdown_ratio_max.map_or(sources.policy.slowdown_ratio_max, promise),
-        memory_bytes_declared: mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+        memory_bytes_declared: mark.memory_bytes(),
         solo_cap: mark.cap,
         owes_runs: sources.owed.get(&job.uid).copied().unwrap_or(0),
         isolation: mark.isolation,

@@ -126,7 +126,7 @@ impl<'a> Known<'a> {
         let may_be_joined = kinds.any(|&(model, memory_bytes, can_be_cut)| {
             let demands = Demands {
                 profile: self.profiles.get(&(&workload, model)).copied(),
-                memory_bytes_declared: mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+                memory_bytes_declared: mark.memory_bytes(),
                 slowdown_ratio_max: mark.slowdown_ratio_max.map_or(policy.slowdown_ratio_max, promise),
                 isolation: if can_be_cut { Isolation::Shared } else { mark.isolation },
             };
@@ -198,7 +198,6 @@ mod tests {
         let sources = Sources {
             revision: Revision(0),
             scan: &Scan::default(),
-            slices: &[],
             decisions: held,
             agents: &[(NodeName::new("n1"), agent())].into(),
             stopped: &BTreeMap::new(),

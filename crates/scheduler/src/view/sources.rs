@@ -10,7 +10,6 @@ use crate::scan::Scan;
 use pillion_core::invariant::Violation;
 use pillion_core::{GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::Policy;
-use pillion_pairing::mig::SliceRecord;
 use pillion_store::{Decision, Drain, Member, StoredProfile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,8 +38,6 @@ pub struct Sources<'a> {
     pub revision: Revision,
     /// The last scan.
     pub scan: &'a Scan,
-    /// What runs in instances have taught.
-    pub slices: &'a [SliceRecord],
     /// Planned and released decisions.
     pub decisions: &'a [Decision],
     /// Agents by node.

@@ -98,7 +98,6 @@ fn view_beside(world: World, agent: AgentState) -> ClusterView {
     cluster_view(Sources {
         revision: Revision(1),
         scan: &scan,
-        slices: &[],
         decisions: &world.decisions,
         agents: &[(NodeName::new("n1"), agent)].into(),
         stopped: &world.stopped,

@@ -57,7 +57,6 @@ fn made(
     let sources = Sources {
         revision: Revision(1),
         scan: &scan,
-        slices: &[],
         decisions,
         agents: &BTreeMap::new(),
         stopped: &BTreeMap::new(),
