@@ -56,11 +56,12 @@ pub fn cleanup(config: &Config, ending: Option<SlurmJobId>) -> anyhow::Result<Ve
 /// end at once each has an Epilog.
 fn take_away(config: &Config, ending: Option<SlurmJobId>) -> anyhow::Result<Vec<String>> {
     let path = record::path(&config.state_directory);
-    if !record::is_there(&path) {
-        return Ok(Vec::new());
-    }
     let proc = ProcFs::new("/proc");
     let boot_id = proc.boot_id();
+    // A node that was cut once keeps an empty record.
+    if !record::has_devices(&path, &boot_id) {
+        return Ok(Vec::new());
+    }
     let shares = read_shares(&config.state_directory.join("shares.json"))?;
     let runs: SamplerState = read(&config.state_directory.join("runs.json"))?.unwrap_or_default();
     // One whose tasks no agent has seen does not know of its instance; but of one that it has just told it may not have written.

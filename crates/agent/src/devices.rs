@@ -392,7 +392,9 @@ impl Devices {
             .device(&share.gres_type)
             .ok_or_else(|| format!("node {} has no device {}", self.node.name(), share.gres_type))?;
         let others = self.node.shares_on(&share.gres_type);
-        if let Some(other) = self.without_share(&share).filter(|_| share.mechanism().has_instances()) {
+        if share.mechanism().has_instances()
+            && let Some(other) = self.without_share(&share)
+        {
             return Err(format!("start {other} has device {} without a share", share.gres_type).into());
         }
         // What was planned before it came, or was not heard of.

@@ -170,8 +170,10 @@ impl HandoffServer {
         }
         // Of it nothing is told but the number; the start itself comes when it asks.
         let start = JobStart { job_id, restart_count: 0 };
+        // For all of them together: the hook does not wait longer.
+        let until = Instant::now() + PROLOG_WHOLE_WAIT;
         for gres_type in devices.iter().filter_map(|index| self.node.gres_type(*index)) {
-            self.make_whole(start, &gres_type, Instant::now() + PROLOG_WHOLE_WAIT).await;
+            self.make_whole(start, &gres_type, until).await;
         }
     }
 

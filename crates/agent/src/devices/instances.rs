@@ -16,12 +16,17 @@ impl Devices {
     }
 
     /// Takes away the instances of those who have left, makes whole what is empty, and tells what cannot be.
+    /// Nothing to do where nothing is cut and nothing was.
     pub(super) fn settle_instances(&mut self, now: UnixTime, shares: &[Share]) {
+        if !self.mechanisms.mig().has_record() {
+            return;
+        }
         let devices = self.node.devices();
         // Where somebody is without a share, nothing is made for those who wait for what they cannot get.
         let waiting: BTreeSet<JobStart> = shares
             .iter()
-            .filter(|share| !self.sampler.is_tracked(share.start) && self.without_share(share).is_some())
+            .filter(|share| share.mechanism().has_instances() && !self.sampler.is_tracked(share.start))
+            .filter(|share| self.without_share(share).is_some())
             .map(|share| share.start)
             .collect();
         let sampler = &self.sampler;

@@ -309,7 +309,8 @@ impl Mechanisms {
         &self.mig
     }
 
-    /// Makes a device whole for a job that Slurm has given all of it, whose `others` are over.
+    /// Makes a device whole for a job that Slurm has given all of it. Whether those who have an instance there are over is the
+    /// caller's to know.
     ///
     /// # Errors
     /// [`MechanismError::Uncut`]: what is in the way.

@@ -106,7 +106,7 @@ impl Mig {
         }
     }
 
-    /// To be called once before anything else: what an earlier agent was about to make and has not made is forgotten at once, so
+    /// To be called once for a device, before anything else of it: what an earlier agent was about to make and has not made is forgotten at once, so
     /// that whatever somebody else makes at that place from now on is known for his.
     pub fn begin(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription]) {
         let Some(record) = self.record.as_mut() else { return };
@@ -122,6 +122,11 @@ impl Mig {
                 warn!(device = device.index, %error, "the record of instances cannot be written");
             }
         }
+    }
+
+    /// Whether anything is cut here, or was: else there is nothing to look after.
+    pub const fn has_record(&self) -> bool {
+        self.record.is_some()
     }
 
     /// Devices on which a job that gets none of their instances would not have all of them.

@@ -118,12 +118,21 @@ pub fn is_there(path: &Path) -> bool {
     path.exists()
 }
 
+/// Whether something is ours now, without the right to change it.
+pub fn has_devices(path: &Path, boot_id: &str) -> bool {
+    of_this_boot(path, boot_id).next().is_some()
+}
+
 /// What is written there of a device, without the right to change it.
 pub fn peek(path: &Path, boot_id: &str, device: &DeviceUuid) -> OfDevice {
+    of_this_boot(path, boot_id).find(|(uuid, _)| uuid == device).map(|(_, of)| of).unwrap_or_default()
+}
+
+fn of_this_boot(path: &Path, boot_id: &str) -> impl Iterator<Item = (DeviceUuid, OfDevice)> + use<> {
     let written: Written =
         std::fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
-    let of_this_boot = written.devices.into_iter().filter(|_| written.boot_id == boot_id);
-    of_this_boot.into_iter().find(|(uuid, _)| uuid == device).map(|(_, of)| of).unwrap_or_default()
+    let is_of_it = written.boot_id == boot_id;
+    written.devices.into_iter().filter(move |_| is_of_it)
 }
 
 impl Record {
