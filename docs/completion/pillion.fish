@@ -240,7 +240,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_s
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l adoption -d 'Shares of the users whose jobs share [default: 25%,50%; from 10,000 jobs 50%]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l users -d 'Who may share with whom' -r -f -a "same-user\t'Jobs of one user'
 same-account\t'Jobs of one account'
-any\t'Jobs of whomever'"
+any\t'Anybody\'s jobs'"
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l max-slowdown -d 'The promise: shared time over solo time, at most, 1 to 10 [default: 1.25]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l max-tenants -d 'How many jobs may share a device' -r
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l mechanism -d 'How GPUs are shared: mps, ccs or none' -r

@@ -7,8 +7,8 @@ mod replay;
 
 pub use act::{DrainArgs, EventsArgs, EvictArgs, TopArgs, UndrainArgs};
 pub use characterize::CharacterizeArgs;
-pub use plan::{BacktestArgs, FirstRunsArg, ObjectiveArg, ObserveArg, PlanArgs, Switch};
-pub use replay::{AnonymiseArgs, OrderArg, ReplayAction, ReplayArgs, UsersArg};
+pub use plan::{BacktestArgs, FirstRunsArg, ObjectiveArg, ObserveArg, PlanArgs, Switch, UsersArg};
+pub use replay::{AnonymiseArgs, OrderArg, ReplayAction, ReplayArgs};
 
 use crate::address::Address;
 use crate::output::Format;

@@ -7,23 +7,6 @@ use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use std::io::{BufRead, Write};
 
-/// What stands in the file that is written; fields that are not here are empty in it.
-const KEPT: [Field; 13] = [
-    Field::JobIdRaw,
-    Field::State,
-    Field::Submit,
-    Field::Eligible,
-    Field::Start,
-    Field::End,
-    Field::TimelimitRaw,
-    Field::Priority,
-    Field::NNodes,
-    Field::AllocTres,
-    Field::ReqTres,
-    Field::TresUsageInMax,
-    Field::TresUsageInAve,
-];
-
 /// Names by a key that nobody keeps.
 pub struct Pseudonyms {
     key: [u8; 32],
@@ -131,8 +114,19 @@ fn cell(row: &crate::read::Row<'_>, field: Field, names: &Pseudonyms) -> String 
         Field::AdminComment => crate::read::repacked(text).unwrap_or_default(),
         // Whoever cancelled it stands behind the word.
         Field::State => plain(text.split(' ').next().unwrap_or_default()),
-        _ if KEPT.contains(&field) || field == Field::TresUsageInTot => plain(text),
-        _ => String::new(),
+        Field::JobIdRaw
+        | Field::Submit
+        | Field::Eligible
+        | Field::Start
+        | Field::End
+        | Field::TimelimitRaw
+        | Field::Priority
+        | Field::NNodes
+        | Field::AllocTres
+        | Field::ReqTres
+        | Field::TresUsageInMax
+        | Field::TresUsageInAve
+        | Field::TresUsageInTot => plain(text),
     }
 }
 

@@ -76,9 +76,9 @@ impl Usage {
     pub fn use_fraction(&self) -> Option<f32> {
         self.busy_fraction.or(self.sm_active_fraction)
     }
-    /// Whether it says enough for a profile: some use, and the memory.
+    /// Whether it says enough for a profile: some use, and the memory. Nothing seen is not a need of nothing.
     pub fn is_profile(&self) -> bool {
-        self.use_fraction().is_some() && self.memory_bytes_peak.is_some()
+        self.use_fraction().is_some() && self.memory_bytes_peak.is_some_and(|bytes| bytes > 0)
     }
 }
 
@@ -171,4 +171,17 @@ pub struct Accounting {
     pub workload_count: u32,
     /// Whether command lines told workloads of one name apart.
     pub has_submit_lines: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_nobody_saw_is_no_need_of_nothing() {
+        let of =
+            |memory_bytes_peak| Usage { busy_fraction: Some(0.4), memory_bytes_peak, ..Usage::default() };
+        assert!(of(Some(1)).is_profile());
+        assert!(!of(Some(0)).is_profile() && !of(None).is_profile());
+    }
 }

@@ -100,7 +100,8 @@ impl Replay {
         // Of few nodes two parts may be the same.
         let mut seen = FxHashSet::default();
         for pool in options.pools.iter().filter(|pool| seen.insert(self.pool_nodes(**pool))) {
-            for adoption in &options.adoptions {
+            let mut seen = FxHashSet::default();
+            for adoption in options.adoptions.iter().filter(|part| seen.insert(part.value().to_bits())) {
                 tasks.extend((0..options.seeds).map(|seed| Task { pool: *pool, adoption: *adoption, seed }));
             }
         }

@@ -99,7 +99,7 @@ const COUNT_MAX: u32 = 1 << 16;
 
 /// `gpu:a100:4(S:0-1),lscratch:500G`: the type and the number. `None` where there are several types, or no number.
 fn gpus(gres: &str) -> Option<(String, u32)> {
-    let mut found = (String::new(), 0);
+    let mut found = (String::new(), 0_u32);
     let mut depth = 0_i32;
     let entries = gres.split(|letter| {
         depth += i32::from(letter == '(') - i32::from(letter == ')');
@@ -114,7 +114,7 @@ fn gpus(gres: &str) -> Option<(String, u32)> {
             return None;
         }
         if count > 0 {
-            found = (gpu_type.to_owned(), found.1 + count);
+            found = (gpu_type.to_owned(), found.1.checked_add(count)?);
         }
     }
     Some(found)

@@ -34,6 +34,16 @@ pub enum UsersArg {
     Any,
 }
 
+impl From<UsersArg> for UserPolicy {
+    fn from(users: UsersArg) -> Self {
+        match users {
+            UsersArg::SameUser => Self::SameUser,
+            UsersArg::SameAccount => Self::SameAccount,
+            UsersArg::Any => Self::Any,
+        }
+    }
+}
+
 /// What stands between jobs of different users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum IsolationArg {
@@ -160,11 +170,7 @@ impl PlanArgs {
             policy.trials = Some(TrialPolicy::default());
         }
         if let Some(users) = self.users {
-            policy.users = match users {
-                UsersArg::SameUser => UserPolicy::SameUser,
-                UsersArg::SameAccount => UserPolicy::SameAccount,
-                UsersArg::Any => UserPolicy::Any,
-            };
+            policy.users = users.into();
         }
         if let Some(isolation) = self.isolation {
             policy.isolation = match isolation {

@@ -1,10 +1,9 @@
 //! A site's accounting, replayed.
 
-use super::plan::{parse_mechanism, parse_promise};
+use super::plan::{UsersArg, parse_mechanism, parse_promise};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use pillion_core::device::Mechanism;
 use pillion_core::{Fraction, SlowdownRatio};
-use pillion_pairing::UserPolicy;
 use pillion_replay::{Order, PoolSize};
 use std::path::PathBuf;
 
@@ -12,27 +11,6 @@ const INPUT: &str = "What happened";
 const SITE: &str = "Where";
 const SETTING: &str = "With Pillion";
 const WORTH: &str = "What it is worth";
-
-/// Who may share with whom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum UsersArg {
-    /// Jobs of one user
-    SameUser,
-    /// Jobs of one account
-    SameAccount,
-    /// Jobs of whomever
-    Any,
-}
-
-impl From<UsersArg> for UserPolicy {
-    fn from(users: UsersArg) -> Self {
-        match users {
-            UsersArg::SameUser => Self::SameUser,
-            UsersArg::SameAccount => Self::SameAccount,
-            UsersArg::Any => Self::Any,
-        }
-    }
-}
 
 /// By what jobs are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

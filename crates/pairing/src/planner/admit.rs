@@ -11,7 +11,7 @@ use pillion_core::{SlowdownRatio, UnixTime, UserId};
 use std::time::Duration;
 
 /// What an observed memory peak is multiplied with: peaks are sampled, and runs differ.
-const OBSERVED_PEAK_RATIO: f64 = 1.05;
+pub const OBSERVED_PEAK_RATIO: f64 = 1.05;
 /// What is given of the memory with which it ran out.
 const BEYOND_RATIO: f64 = 1.5;
 /// Who holds this part of a device may have taken it beforehand: JAX takes 0.75 of it, others more.

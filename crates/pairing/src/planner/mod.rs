@@ -30,7 +30,7 @@ mod tests;
 mod trial;
 mod verdicts;
 
-pub use admit::known;
+pub use admit::{OBSERVED_PEAK_RATIO, known};
 pub use first_run::may_be_joined as may_join_first_run;
 pub use room::{Demands, leaves_room};
 

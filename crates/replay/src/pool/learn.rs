@@ -6,6 +6,7 @@ use crate::jobs::{Ended, Usage};
 use pillion_core::WorkloadKey;
 use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::units::SPEED_FRACTIONS;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
@@ -13,9 +14,6 @@ use rand_chacha::ChaCha8Rng;
 const DURATION_VARIATION_MAX: f64 = 0.10;
 /// And only where it tells it this well.
 const SPEED_DEVIATION_MAX: f64 = 0.2;
-/// Speeds that are believed.
-const SPEED_MIN: f64 = 0.01;
-const SPEED_MAX: f64 = 2.0;
 
 /// How one run used the device, as the agent would have measured it alone.
 pub(crate) fn profile_of(workload: WorkloadKey, device_model: &str, usage: &Usage) -> WorkloadProfile {
@@ -133,6 +131,6 @@ impl Known {
         }
         let speed = (solo_seconds - alone_seconds) / shared_seconds;
         let is_known = variation * solo_seconds / shared_seconds <= SPEED_DEVIATION_MAX;
-        (is_known && (SPEED_MIN..=SPEED_MAX).contains(&speed)).then_some(speed)
+        (is_known && SPEED_FRACTIONS.contains(&speed)).then_some(speed)
     }
 }

@@ -146,7 +146,6 @@ pub(crate) struct PoolOutcome {
     pub(crate) busy_hours: f64,
     /// Hours in which a device had several tenants.
     pub(crate) shared_hours: f64,
-    pub(crate) shared_jobs: usize,
     /// How often two or more came together.
     pub(crate) groups: usize,
     /// How often a job came to be beside others.

@@ -231,9 +231,8 @@ impl Pool<'_> {
             self.outcome.limit_hits += 1;
             self.outcome.busy_hours += job.seconds / 3600.0;
         }
-        if self.goes_alone.contains(&seat.job) {
-            // It shared before, in vain; that counts for it, and its second run teaches as one alone does.
-            self.outcome.shared_jobs += 1;
+        // One that goes alone shared before, in vain; that counts for it, and its second run teaches as one alone does.
+        if seat.partner != Partner::Nobody || self.goes_alone.contains(&seat.job) {
             self.outcome.slowdowns.push(elapsed / job.seconds);
         }
         if seat.partner == Partner::Nobody {
@@ -242,8 +241,6 @@ impl Pool<'_> {
             known.or_insert_with(|| Known::new(job.profile.workload.clone(), model)).add_solo(job);
             return;
         }
-        self.outcome.shared_jobs += 1;
-        self.outcome.slowdowns.push(elapsed / job.seconds);
         if let Partner::One(partner) = seat.partner
             && !is_undone
         {

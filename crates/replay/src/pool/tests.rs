@@ -65,7 +65,7 @@ fn a_first_run_is_alone_and_the_second_shares() {
         job(2, 5000.0, 1000.0, light),
     ]);
     let played = play(&[node(4)], &jobs, &setting(), &Truth::Drawn(1));
-    assert_eq!((played.groups, played.tenancies, played.shared_jobs), (1, 2, 2), "{played:?}");
+    assert_eq!((played.groups, played.tenancies, played.slowdowns.len()), (1, 2, 2), "{played:?}");
     let saved = played.solo_hours - played.busy_hours;
     assert!((0.2..=1000.0 / 3600.0 + 1e-9).contains(&saved), "{saved}");
     assert!((played.joules_saved / 3.6e6 - 0.1 * saved).abs() < 0.01, "{played:?}");
@@ -76,7 +76,7 @@ fn a_first_run_is_alone_and_the_second_shares() {
 fn what_nobody_has_measured_never_shares() {
     let jobs: Vec<PoolJob> = (0..8).map(|at| job(1, f64::from(at) * 50.0, 1000.0, None)).collect();
     let played = play(&[node(2)], &in_order(jobs), &setting(), &Truth::Drawn(1));
-    assert_eq!((played.groups, played.shared_jobs), (0, 0));
+    assert_eq!((played.groups, played.slowdowns.len()), (0, 0));
     assert!((played.solo_hours - played.busy_hours).abs() < 1e-9);
     // Without the memory of the device nobody shares either.
     let blind =
@@ -98,7 +98,7 @@ fn who_needs_more_memory_than_ever_before_ends_both_and_they_start_again_alone()
         job.profile.memory_bytes_peak = Some(50 * GIB);
     }
     let played = play(&[node(4)], &jobs, &setting(), &Truth::Drawn(1));
-    assert_eq!((played.out_of_memory, played.shared_jobs), (1, 2), "{played:?}");
+    assert_eq!((played.out_of_memory, played.slowdowns.len()), (1, 2), "{played:?}");
     let lost = played.busy_hours - played.solo_hours;
     assert!((lost - UNFIT_SECONDS / 3600.0).abs() < 1e-6, "{lost}");
     assert!(played.slowdowns.iter().all(|slowdown| *slowdown > 1.25), "{:?}", played.slowdowns);

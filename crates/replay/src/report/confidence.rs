@@ -2,11 +2,10 @@
 
 use super::Queue;
 use crate::replay::Replay;
+use pillion_pairing::OBSERVED_PEAK_RATIO;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-/// What a memory peak that was seen is multiplied with before a job is let in: the planner's own margin.
-const ADMITTED_RATIO: f64 = 1.05;
 /// A use is foretold where it is nearer than this.
 const USE_NEAR: f64 = 0.1;
 
@@ -122,7 +121,8 @@ fn calibration(replay: &Replay) -> Measure {
         let (peak_before, busy_sum, runs) = *known;
         if runs > 0.0 {
             all += 1;
-            let is_near = peak <= peak_before * ADMITTED_RATIO && (busy - busy_sum / runs).abs() <= USE_NEAR;
+            let is_near =
+                peak <= peak_before * OBSERVED_PEAK_RATIO && (busy - busy_sum / runs).abs() <= USE_NEAR;
             foretold += usize::from(is_near);
         }
         *known = (peak.max(peak_before), busy_sum + busy, runs + 1.0);
