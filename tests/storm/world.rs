@@ -17,8 +17,10 @@ const BOUND_SECONDS: u16 = 20;
 /// Long enough for a profile on a busy machine: seven looks of the agent.
 const KNOWN_SECONDS: u32 = 420;
 const SOON: Duration = Duration::from_mins(2);
-/// The disks that may become full. A fresh database takes some 60 MiB of the first.
+/// The disks that may become full. A fresh database takes some 60 MiB of the first, its log some hundred more, and every
+/// start is remembered.
 const SCHEDULER_DISK_MIB: u32 = 320;
+const STARTS_PER_MIB: u32 = 10;
 const AGENT_DISK_MIB: u32 = 16;
 
 /// Where a storm passes.
@@ -33,7 +35,7 @@ impl World {
         let output = options.output.clone().unwrap_or_else(|| "/run/testbed/storm".into());
         std::fs::create_dir_all(&output).map_err(io_error("make folder", &output))?;
         let mut cluster = Cluster::start(spec())?;
-        cluster.small_disk("scheduler", SCHEDULER_DISK_MIB)?;
+        cluster.small_disk("scheduler", SCHEDULER_DISK_MIB + options.starts / STARTS_PER_MIB)?;
         for node in POOL_NODES {
             cluster.small_disk(&format!("agent/{node}"), AGENT_DISK_MIB)?;
         }

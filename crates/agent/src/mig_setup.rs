@@ -6,7 +6,7 @@ use pillion_core::mig::Geometry;
 use pillion_core::setup::{SetupFault, SetupFaultKind};
 use pillion_core::text::quoted;
 use pillion_device::mechanism::mig::Holder;
-use pillion_device::nvidia::MigFiles;
+use pillion_device::nvidia::{MigFiles, holders};
 use std::os::unix::fs::MetadataExt as _;
 
 /// Users' numbers begin here (login.defs(5), `UID_MIN`): what is on a device below it belongs to the system.
@@ -40,7 +40,7 @@ impl MigPlaces {
             faults.push(SetupFault { kind: SetupFaultKind::MigFilesRemade, detail });
         }
         faults.extend(cut.into_iter().filter_map(|device| {
-            let holders = self.files.holders(device.index).unwrap_or_default();
+            let holders = holders(&self.files, device.index).unwrap_or_default();
             held(device, self.toggles, holders.into_iter().filter(is_of_the_system))
         }));
         faults

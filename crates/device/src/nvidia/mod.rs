@@ -48,7 +48,7 @@ mod xids;
 
 pub use compute_mode::NvmlComputeModes;
 pub use daemons::NodeDaemons;
-pub use mig::MigFiles;
+pub use mig::{MigFiles, holders};
 pub use search::SearchPauses;
 pub use settings::{MigSettings, NvidiaSettings};
 

@@ -6,8 +6,8 @@ mod words;
 
 use crate::plan::{CANDIDATES_MAX, Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
 use crate::planner::admit;
+use crate::planner::candidates::Trial;
 use crate::planner::candidates::candidate_set::CandidateKey;
-use crate::planner::candidates::trial::Trial;
 use crate::planner::candidates::{CCS_MODE_SHARED, Evaluator};
 use crate::planner::classes::PlanContext;
 use crate::planner::first_run;

@@ -28,6 +28,7 @@ mod selection;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod tries;
 mod verdicts;
 
 pub use admit::{OBSERVED_PEAK_RATIO, known};

@@ -16,7 +16,7 @@ use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex};
 use crate::planner::placement::{Placement, Placing, Rights};
 use crate::planner::selection::{self, Cutoff, Question};
-use crate::planner::trial::Tries;
+use crate::planner::tries::Tries;
 use crate::planner::verdicts;
 use std::collections::BTreeMap;
 use typed_index_collections::TiVec;

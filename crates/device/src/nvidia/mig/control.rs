@@ -2,6 +2,7 @@
 
 use super::cut;
 use super::files::Access;
+use super::holders::holders;
 use super::worker::Worker;
 use crate::mechanism::mig::{Holder, Instance, Layout, MigControl};
 use crate::nvidia::Nvidia;
@@ -79,7 +80,7 @@ impl MigControl for Nvidia {
     fn holders(&mut self, index: u32) -> Result<Vec<Holder>, DeviceError> {
         self.known(index)?;
         // The kernel is asked, not the driver, which may hang just now.
-        self.settings.mig.files.holders(index).map_err(|error| DeviceError::NotReady {
+        holders(&self.settings.mig.files, index).map_err(|error| DeviceError::NotReady {
             index,
             reason: format!("/proc cannot be read: {error}"),
         })

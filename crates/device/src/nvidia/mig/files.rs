@@ -5,9 +5,7 @@
 //! No file is made here. An owner may change the mode of his file, so a file is first taken to root, and closed, before it is
 //! anybody's.
 
-use super::holders;
 use crate::DeviceError;
-use crate::mechanism::mig::Holder;
 use pillion_core::UserId;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -172,15 +170,6 @@ impl MigFiles {
             ),
             None => Some(format!("{} does not tell ModifyDeviceFiles", path.display())),
         }
-    }
-
-    /// All programs but this one that have the file of a device or of one of its instances open, by pid; the file of an instance where
-    /// there are both.
-    ///
-    /// # Errors
-    /// If `/proc` cannot be read.
-    pub fn holders(&self, index: u32) -> io::Result<Vec<Holder>> {
-        holders::holders(self, index)
     }
 }
 

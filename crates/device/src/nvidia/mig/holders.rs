@@ -33,9 +33,12 @@ impl Wanted {
     }
 }
 
-/// All programs but this one that have the device's file or one of its instances' open, by pid; the file of an instance where
-/// there are both.
-pub(super) fn holders(files: &MigFiles, index: u32) -> io::Result<Vec<Holder>> {
+/// All programs but this one that have the file of a device or of one of its instances open, by pid; the file of an instance
+/// where there are both.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn holders(files: &MigFiles, index: u32) -> io::Result<Vec<Holder>> {
     let capabilities = files.capabilities()?.into_iter().filter(|it| it.device == index);
     let mut wanted: Vec<Wanted> = capabilities.map(|it| Wanted::new(files.capability(it.minor))).collect();
     wanted.push(Wanted::new(files.device(index)));

@@ -3,6 +3,7 @@
 //!
 //! A device is cut into sizes that were measured, and into no others.
 
+mod device;
 mod play;
 mod rules;
 #[cfg(test)]

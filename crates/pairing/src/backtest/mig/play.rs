@@ -1,12 +1,9 @@
-//! A queue played out on one device by one rule. Knows what is true: how fast a job is in an instance, and what a cut costs.
+//! A queue played out on one device by one rule. Knows what is true: how fast a job is in an instance.
 
 use super::QueuedJob;
+use super::device::Device;
 use super::rules::Rule;
 use pillion_core::mig::{Geometry, Slot};
-
-/// What making and destroying an instance takes (an A30, a public log).
-const CREATE_SECONDS: f64 = 0.15;
-const DESTROY_SECONDS: f64 = 0.11;
 
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,37 +15,6 @@ pub(super) struct Played {
     /// The slowdown of all but one job in twenty.
     pub(super) slowdown_ratio_p95: f64,
     pub(super) slowdown_ratio_most: f64,
-}
-
-/// A device in the course of a queue.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Device {
-    /// Who runs in which instance, and until when.
-    pub(super) running: Vec<(f64, Slot)>,
-    /// Instances that stand empty.
-    pub(super) standing: Vec<Slot>,
-}
-
-impl Device {
-    pub(super) fn tenants(&self) -> Vec<Slot> {
-        self.running.iter().map(|(_, slot)| *slot).collect()
-    }
-
-    /// Makes what is not there, after destroying what is in the way; how long that takes.
-    fn cut(&mut self, geometry: &Geometry, wanted: &[Slot]) -> f64 {
-        let mut seconds = 0.0;
-        for slot in wanted {
-            if let Some(at) = self.standing.iter().position(|there| there == slot) {
-                self.standing.remove(at);
-                continue;
-            }
-            let count_before = self.standing.len();
-            self.standing.retain(|there| wanted.contains(there) || geometry.check(&[*there, *slot]).is_ok());
-            let destroyed = u32::try_from(count_before - self.standing.len()).unwrap_or(u32::MAX);
-            seconds += CREATE_SECONDS + DESTROY_SECONDS * f64::from(destroyed);
-        }
-        seconds
-    }
 }
 
 /// Plays the queue to its end.

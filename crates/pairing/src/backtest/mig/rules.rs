@@ -1,7 +1,7 @@
 //! By which rule a device is cut: the product's own, and those that it is held against.
 
 use super::QueuedJob;
-use super::play::Device;
+use super::device::Device;
 use crate::mig::{Choice, Cutter, DeviceState, SliceJob, SliceSpeed};
 use crate::policy::Policy;
 use pillion_core::mig::{Geometry, MigProfile, Slot};

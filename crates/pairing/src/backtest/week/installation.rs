@@ -3,9 +3,10 @@
 use super::super::draw::observe;
 use super::super::trials::{Played, Scene, play};
 use super::calendar::{Calendar, OBSERVED_STREAM, Round};
+use super::names::Names;
 use super::outcome::{Sharing, Tally};
 use super::round::{self, PROFILE_SO_FAR_ERROR_FRACTION};
-use super::{FIRST_RUN_ALONE_HOURS, Recurrence, WATCH_MARGIN, Week};
+use super::{FIRST_RUN_ALONE_HOURS, WATCH_MARGIN, Week};
 use crate::history::Observation;
 use crate::model::{Learned, TrainOptions, train};
 use crate::plan::{Pairing, Plan};
@@ -13,51 +14,12 @@ use crate::planner::plan;
 use crate::policy::Policy;
 use crate::trials::{TrialPolicy, TrialVerdict};
 use crate::view::{ClusterView, ProfileBook};
+use pillion_core::Fraction;
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{Fraction, WorkloadKey};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution as _, Normal};
 use std::collections::BTreeMap;
-
-/// The week's names: what each is called, what it runs, and how it runs alone.
-pub(super) struct Names {
-    pub(super) workload_of: Vec<usize>,
-    pub(super) keys: Vec<WorkloadKey>,
-    pub(super) profiles: Vec<WorkloadProfile>,
-    by_key: BTreeMap<WorkloadKey, usize>,
-}
-
-impl Names {
-    fn new(week: &Week<'_>, calendar: &Calendar) -> Self {
-        let mut versions: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut names = Self {
-            workload_of: calendar.workload_of.clone(),
-            keys: Vec::new(),
-            profiles: Vec::new(),
-            by_key: BTreeMap::new(),
-        };
-        for (name, workload) in calendar.workload_of.iter().enumerate() {
-            let version = versions.entry(*workload).or_default();
-            *version += 1;
-            let measured = &week.truth.workloads[*workload];
-            let key = WorkloadKey::new(format!("{measured}@{version}"));
-            let known = week.profiles.get(measured, &week.truth.device_model).cloned();
-            let known = known.unwrap_or_else(|| {
-                WorkloadProfile::empty(measured.clone(), week.truth.device_model.as_str())
-            });
-            let family = match week.options.recurrence {
-                Recurrence::Unknown => None,
-                Recurrence::Versions => Some(measured.to_string()),
-            };
-            let run_count = known.run_count.max(1);
-            names.profiles.push(WorkloadProfile { workload: key.clone(), family, run_count, ..known });
-            names.by_key.insert(key.clone(), name);
-            names.keys.push(key);
-        }
-        names
-    }
-}
 
 /// See the module.
 pub(super) struct Installation<'w, 'a> {

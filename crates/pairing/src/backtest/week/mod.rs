@@ -12,6 +12,7 @@
 
 mod calendar;
 mod installation;
+mod names;
 mod oracle;
 mod outcome;
 mod report;

@@ -4,7 +4,7 @@
 use super::super::trials::Begins;
 use super::super::truth::Truth;
 use super::calendar::Round;
-use super::installation::Names;
+use super::names::Names;
 use super::{FIRST_RUN_ALONE_HOURS, Week};
 use crate::allow::AllowList;
 use crate::policy::{FirstRuns, Policy, UserPolicy};

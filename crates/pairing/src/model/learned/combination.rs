@@ -1,7 +1,7 @@
 //! One combination of tenants: what its rows say about the effect that is its own, which is integrated out. It must not know
 //! what the other columns stand for.
 
-use super::fit::{Row, Variances};
+use super::row::{Row, Variances};
 
 pub(super) type Two = [[f64; 2]; 2];
 

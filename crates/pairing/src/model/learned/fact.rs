@@ -3,8 +3,8 @@
 use super::columns::Columns;
 use super::effects::{Actor, Effects};
 use super::features::Point;
-use super::fit::Row;
 use super::prior::Expected;
+use super::row::Row;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -10,6 +10,7 @@ use super::arrow::{Arrow, Block, Eliminated, product};
 use super::columns::Layout;
 use super::combination::{Combination, Two, dot, times};
 use super::effects::{Group, Kind, Regime};
+use super::row::{Row, Variances};
 use pillion_linear::Matrix;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -20,46 +21,6 @@ const EXPECTED_WEIGHT: f64 = 2.0;
 const NOISE_WEIGHT: f64 = 10.0;
 /// Bounds of the noise, as a multiple of the variance that rows come with.
 const NOISE_RANGE: (f64, f64) = (1.0, 6.0);
-
-/// One measured speed: its distance from the prior in units of doubt, and the effects behind it.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Row {
-    /// By column in growing order, each at most once; those behind the dense ones are of one block.
-    pub(super) effects: Vec<(usize, f64)>,
-    /// Of this combination's own effect, by regime.
-    pub(super) pair: [f64; 2],
-    /// Which combination; `usize::MAX` is not used.
-    pub(super) combination: usize,
-    /// Measured less expected speed, in units of the doubt about it.
-    pub(super) distance: f64,
-    /// Variance of the measurement, same units squared.
-    pub(super) noise: f64,
-}
-
-/// What is learnt about variances.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Variances {
-    /// The variance of the effects of each group, in units of doubt squared.
-    pub(super) of_group: BTreeMap<Group, f64>,
-    /// Multiple of the rows' own noise.
-    pub(super) noise: f64,
-}
-
-impl Default for Variances {
-    fn default() -> Self {
-        Self { of_group: BTreeMap::new(), noise: 1.0 }
-    }
-}
-
-impl Variances {
-    /// The variance of a group's effects; of one that was never met, what is expected.
-    pub(super) fn of(&self, group: Group) -> f64 {
-        self.of_group.get(&group).copied().unwrap_or_else(|| group.0.expected_variance(group.1))
-    }
-    pub(super) fn of_pair(&self) -> [f64; 2] {
-        [self.of((Kind::Pair, Regime::Apart)), self.of((Kind::Pair, Regime::Together))]
-    }
-}
 
 /// The sums over rows that every fit of them needs.
 #[derive(Debug, Clone)]

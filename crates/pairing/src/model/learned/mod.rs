@@ -21,6 +21,7 @@ mod fit;
 mod knowledge;
 mod misfits;
 mod prior;
+mod row;
 #[cfg(test)]
 mod tests;
 mod training;

@@ -6,7 +6,7 @@ use super::evaluation::Appraisal;
 use super::evaluator::{Evaluator, UncappedPair};
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{CandidateIndex, ClassIndex, DeviceIndex, KindIndex};
-use crate::planner::trial::TryKey;
+use crate::planner::tries::TryKey;
 use rustc_hash::FxHashMap;
 use typed_index_collections::TiVec;
 

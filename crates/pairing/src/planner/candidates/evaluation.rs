@@ -1,7 +1,6 @@
 //! What is known of a candidate: all of it once it was evaluated, and what the choice needs of it.
 
 use super::caps::FAST_ENOUGH_FRACTION;
-use super::trial::Trial;
 use crate::model::SpeedEstimate;
 use crate::plan::Reason;
 use crate::policy::Policy;
@@ -10,6 +9,15 @@ use std::rc::Rc;
 
 /// What a broken promise costs, in typical runs: more than any sharing saves.
 const RISK_PRICE: f64 = 4.0;
+
+/// A sharing that is tried.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Trial {
+    /// How probably both keep their promises, 0..=1.
+    pub(crate) keep_probability: f64,
+    /// Whether that is so probable that more of the kind need not wait for the verdict.
+    pub(crate) is_sure: bool,
+}
 
 /// What a sharing would be like.
 #[derive(Debug, Clone)]

@@ -13,7 +13,7 @@ pub(crate) mod trial;
 mod worth;
 
 pub(crate) use ccs_mode::CCS_MODE_SHARED;
-pub(crate) use evaluation::Evaluation;
+pub(crate) use evaluation::{Evaluation, Trial};
 pub(crate) use evaluator::Evaluator;
 
 use crate::plan::Reason;

@@ -2,13 +2,14 @@
 //! costs to take them apart again (docs/decisions/0014-trials.md).
 
 use super::caps::{self, CAP_GAIN_MIN};
-use super::evaluation::Evaluation;
+use super::evaluation::{Evaluation, Trial};
 use super::evaluator::Evaluator;
 use super::tenant::CandidateTenant;
 use super::worth::{self, Stay};
 use crate::model::{SpeedEstimate, TenantInput};
 use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex};
-use crate::planner::trial::{Seen, Trials, TryKey};
+use crate::planner::trial::{Seen, Trials};
+use crate::planner::tries::TryKey;
 use crate::policy::Objective;
 use crate::trials::user_of;
 use crate::view::DeviceView;
@@ -23,15 +24,6 @@ pub(crate) const SURE_PROBABILITY: f64 = 0.85;
 
 /// A trial is worth more than this, in typical runs (two minutes of an hour): less is within what estimates are off by.
 const TRIAL_WORTH_MIN: f64 = 0.03;
-
-/// A sharing that is tried.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Trial {
-    /// How probably both keep their promises, 0..=1.
-    pub(crate) keep_probability: f64,
-    /// Whether that is so probable that more of the kind need not wait for the verdict.
-    pub(crate) is_sure: bool,
-}
 
 impl<'a> Evaluator<'_, 'a> {
     /// What was chosen, or a trial of the same two, where that is worth more.

@@ -11,7 +11,7 @@ use crate::planner::classes::PlanContext;
 use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, StartIndex};
 use crate::planner::selection::{self, Cutoff, Partner, Question};
-use crate::planner::trial::{Tries, TryKey};
+use crate::planner::tries::{Tries, TryKey};
 use pillion_core::mig::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

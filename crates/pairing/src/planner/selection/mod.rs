@@ -13,7 +13,7 @@ pub(crate) use question::{Cutoff, Partner, Question};
 
 use crate::planner::candidates::candidate_set::CandidateSet;
 use crate::planner::index::{CandidateIndex, GroupIndex, JobIndex};
-use crate::planner::trial::{Tries, TryKey};
+use crate::planner::tries::{Tries, TryKey};
 use assign::Assigner;
 use budget::{Choice, Way};
 use groups::{Groups, Link};

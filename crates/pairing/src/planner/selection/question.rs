@@ -2,7 +2,7 @@
 
 use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{DeviceIndex, JobIndex};
-use crate::planner::trial::Tries;
+use crate::planner::tries::Tries;
 
 /// With whom a job is to share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use super::super::fact::{Fact, rows_of};
 use super::super::features::{Point, SIZE};
-use super::super::fit::{Evidence, Row, Variances};
+use super::super::fit::Evidence;
+use super::super::row::{Row, Variances};
 use super::*;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
