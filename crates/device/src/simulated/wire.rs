@@ -4,12 +4,12 @@
 use super::client::{AttachRequest, Progress, Tenant};
 use super::driver::ClientError;
 use super::meter::Counters;
-use crate::mechanism::mig::{Holder, Instance, Layout};
+use crate::mechanism::mig::{Access, Holder, Instance, Layout};
 use crate::mps::ComputeMode;
 use crate::{DeviceError, DeviceState, MpsSettings, MpsStatus};
+use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
 use pillion_core::mig::{Geometry, Slot};
-use pillion_core::{Fraction, UserId};
 use serde::{Deserialize, Serialize};
 
 /// The longest line that either side reads.
@@ -87,11 +87,11 @@ pub(super) enum Request {
         index: u32,
         is_on: bool,
     },
-    /// Who may open an instance; absent: everybody.
+    /// Who may open an instance.
     GiveInstance {
         index: u32,
         id: u32,
-        owner: Option<UserId>,
+        to: Access,
     },
     MigHolders {
         index: u32,

@@ -1,22 +1,15 @@
 //! A device with MIG in memory, that refuses what a driver refuses, and at which an agent can be made to die between any two steps.
 
+use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Mechanism, Reading};
 use pillion_core::mig::{Geometry, Slot, needs_reset};
-use pillion_core::{DeviceUuid, UserId};
-use pillion_device::mechanism::mig::{ComputeInstance, Holder, Instance, Layout, MigMode};
+use pillion_device::mechanism::mig::{Access, ComputeInstance, Holder, Instance, Layout, MigMode};
 use pillion_device::{Backend, DeviceError, MigControl};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 
 /// What is thrown where the agent dies.
 pub(super) struct Killed;
-
-/// Whose the way to an instance is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    Everybody,
-    Only(Option<UserId>),
-}
 
 /// The device.
 #[derive(Debug)]
@@ -25,7 +18,7 @@ pub(super) struct Double {
     pub(super) mode: MigMode,
     pub(super) instances: Vec<Instance>,
     /// By the number of the GPU instance: it outlives the instance, as the files do.
-    pub(super) ways: BTreeMap<u32, Way>,
+    pub(super) ways: BTreeMap<u32, Access>,
     /// Numbers of instances that somebody else has made: nothing of ours may be done to them.
     pub(super) foreign: BTreeSet<u32>,
     /// Whether a monitor has the device open: no destroy, no change of the mode.
@@ -181,6 +174,7 @@ impl MigControl for Double {
             self.busy_count -= 1;
             return Err(Self::busy("In use by another client"));
         }
+        self.ways.insert(id, Access::Root);
         self.edge();
         self.instances.retain(|instance| instance.gpu_instance_id != id);
         self.edge();
@@ -205,17 +199,12 @@ impl MigControl for Double {
         Ok(())
     }
 
-    fn give(&mut self, _: u32, id: u32, to: Option<UserId>) -> Result<(), DeviceError> {
-        self.edge();
-        self.own("a closing", id);
-        self.ways.insert(id, Way::Only(to));
-        Ok(())
-    }
-
-    fn open(&mut self, _: u32, id: u32) -> Result<(), DeviceError> {
-        self.edge();
-        self.own("an opening", id);
-        self.ways.insert(id, Way::Everybody);
+    fn give(&mut self, _: u32, ways: &[(Instance, Access)]) -> Result<(), DeviceError> {
+        for (instance, to) in ways {
+            self.edge();
+            self.own("a giving", instance.gpu_instance_id);
+            self.ways.insert(instance.gpu_instance_id, *to);
+        }
         Ok(())
     }
 

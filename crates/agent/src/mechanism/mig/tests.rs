@@ -1,6 +1,6 @@
 //! Instances come and go over a device that refuses, under an agent that dies: what must hold whatever happens, and what is said.
 
-use super::double::{Double, Killed, Way};
+use super::double::{Double, Killed};
 use super::record::{Record, path};
 use super::*;
 use crate::mechanism::admit;
@@ -9,7 +9,7 @@ use pillion_core::device::Mechanism;
 use pillion_core::share::Sharing;
 use pillion_core::{Shards, UserId};
 use pillion_device::MigControl as _;
-use pillion_device::mechanism::mig::Holder;
+use pillion_device::mechanism::mig::{Access, Holder};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 const AMPERE: &str = "a100-40";
@@ -125,7 +125,7 @@ impl World {
             (MigMode::Off, []) => true,
             (MigMode::On, [only]) => {
                 let way = self.double.ways.get(&only.gpu_instance_id);
-                only.slot == whole && only.compute.len() == 1 && way == Some(&Way::Everybody)
+                only.slot == whole && only.compute.len() == 1 && way == Some(&Access::Everybody)
             }
             _ => false,
         }
@@ -149,7 +149,7 @@ impl World {
             let found = self.double.at(slot).unwrap_or_else(|| panic!("{slot} went before its tenant"));
             assert_eq!(found.compute.first().map(|compute| &compute.uuid), name.as_ref());
             let id = found.gpu_instance_id;
-            assert_eq!(self.double.ways[&id], Way::Only(Some(share.uid)), "{slot}");
+            assert_eq!(self.double.ways[&id], Access::User(share.uid), "{slot}");
         }
     }
 
@@ -276,6 +276,8 @@ fn what_is_refused_for_seconds_is_held_and_names_who_holds_it() {
     let (kind, detail) = world.faults().remove(0);
     assert_eq!(kind, FaultKind::Held);
     assert_eq!(detail, "1g.10gb@0 is not given up; held by nv-hostengine (process 77, /dev/nvidia3)");
+    let held = world.double.at(tenants[0]).unwrap().gpu_instance_id;
+    assert_eq!(world.double.ways[&held], Access::User(UserId(1001)), "one that stays is whose it was");
     world.check();
     world.double.holder = None;
     world.settle();

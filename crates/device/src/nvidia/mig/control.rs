@@ -1,14 +1,12 @@
 //! What the agent is given to cut NVIDIA's devices with.
 
 use super::cut;
-use super::files::Access;
 use super::holders::holders;
 use super::worker::Worker;
-use crate::mechanism::mig::{Holder, Instance, Layout, MigControl};
+use crate::mechanism::mig::{Access, Holder, Instance, Layout, MigControl};
 use crate::nvidia::Nvidia;
 use crate::{Backend as _, DeviceError};
 use nvml_wrapper::Device;
-use pillion_core::UserId;
 use pillion_core::device::DeviceDescription;
 use pillion_core::mig::{Geometry, Slot};
 use std::collections::btree_map::Entry;
@@ -62,19 +60,9 @@ impl MigControl for Nvidia {
         self.ask_mig(index, move |device, index| cut::set_mode(device, index, is_on))
     }
 
-    fn give(&mut self, index: u32, gpu_instance_id: u32, to: Option<UserId>) -> Result<(), DeviceError> {
-        let files = self.settings.mig.files.clone();
-        let access = to.map_or(Access::Root, Access::User);
-        self.ask_mig(index, move |device, index| {
-            cut::set_access(device, index, gpu_instance_id, access, &files)
-        })
-    }
-
-    fn open(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError> {
-        let files = self.settings.mig.files.clone();
-        self.ask_mig(index, move |device, index| {
-            cut::set_access(device, index, gpu_instance_id, Access::Everybody, &files)
-        })
+    fn give(&mut self, index: u32, ways: &[(Instance, Access)]) -> Result<(), DeviceError> {
+        let (files, ways) = (self.settings.mig.files.clone(), ways.to_vec());
+        self.ask_mig(index, move |device, index| cut::give(device, index, &ways, &files))
     }
 
     fn holders(&mut self, index: u32) -> Result<Vec<Holder>, DeviceError> {

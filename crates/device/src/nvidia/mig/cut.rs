@@ -4,10 +4,10 @@
 //! the driver is taken as it is then, and what is not there any more is no error where it was to go.
 
 use super::calls::{self, ComputeInstance, GpuInstance, Place, Profile};
-use super::files::{self, Access, MigFiles};
+use super::files::{self, MigFiles};
 use super::{bytes, mig_devices};
 use crate::DeviceError;
-use crate::mechanism::mig::{self, Instance, Layout, MigMode};
+use crate::mechanism::mig::{self, Access, Instance, Layout, MigMode};
 use crate::nvidia::processes;
 use crate::nvidia::trouble::Trouble;
 use nvml_wrapper::Device;
@@ -342,23 +342,23 @@ pub(super) fn set_mode(device: &Device<'_>, index: u32, is_on: bool) -> Result<(
     }
 }
 
-/// Leaves the way to an instance to somebody.
-pub(super) fn set_access(
+/// Leaves the way to each of these instances to somebody. A number may be another instance's by now, a UUID never is.
+pub(super) fn give(
     device: &Device<'_>,
     index: u32,
-    gpu_instance_id: u32,
-    access: Access,
+    ways: &[(Instance, Access)],
     files: &MigFiles,
 ) -> Result<(), DeviceError> {
-    let instance = GpuInstance::by_id(device, gpu_instance_id).map_err(|error| match error {
-        NvmlError::NotFound => refused(index, format!("it has no GPU instance {gpu_instance_id}")),
-        NvmlError::NotSupported => refused(index, "MIG is off".to_owned()),
-        error => failed(index, error),
-    })?;
-    let id = instance.info().map_err(|error| failed(index, error))?.id;
-    let compute = compute(device).map_err(|error| failed(index, error))?.remove(&id).unwrap_or_default();
-    let compute: Vec<u32> = compute.iter().map(|instance| instance.id).collect();
-    files.give(index, gpu_instance_id, &compute, access)
+    let there = compute(device).map_err(|error| failed(index, error))?;
+    for (instance, access) in ways {
+        let Instance { slot, gpu_instance_id, compute, .. } = instance;
+        if there.get(gpu_instance_id) != Some(compute) {
+            return Err(refused(index, format!("{slot} is not there any more")));
+        }
+        let compute: Vec<u32> = compute.iter().map(|instance| instance.id).collect();
+        files.give(index, *gpu_instance_id, &compute, *access)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

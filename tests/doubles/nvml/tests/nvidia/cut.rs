@@ -6,7 +6,7 @@ use crate::{WORKLOAD, kinds};
 use pillion_core::UserId;
 use pillion_core::device::{Mechanism, NoticeKind};
 use pillion_core::mig::{Difference, Geometry, Slot, resolve};
-use pillion_device::mechanism::mig::{Instance, Layout, MigMode};
+use pillion_device::mechanism::mig::{Access, Instance, Layout, MigMode};
 use pillion_device::nvidia::{MigFiles, MigSettings, Nvidia, NvidiaSettings};
 use pillion_device::{Backend as _, DeviceError, MigControl as _};
 use serde_json::json;
@@ -138,12 +138,11 @@ fn without_mig_or_without_root_nothing_is_cut() {
     node.set("not_root", json!(true));
     assert!(refused(nvidia.make(0, slot("1g.10gb@1"))).contains("root"));
     refused(nvidia.destroy(0, made.gpu_instance_id));
-    refused(nvidia.give(0, made.gpu_instance_id, Some(UserId(7))));
     node.set("not_root", json!(false));
     node.set("boots", json!(1));
     assert_eq!(nvidia.layout(0).unwrap(), Layout { mode: MigMode::Off, instances: vec![] }, "of a Hopper");
     assert!(refused(nvidia.make(0, slot("1g.10gb@0"))).contains("MIG is off"));
-    refused(nvidia.give(0, made.gpu_instance_id, None));
+    refused(nvidia.give(0, &[(made.clone(), Access::Root)]));
     nvidia.destroy(0, made.gpu_instance_id).expect("it is not there");
     let volta = Node::start("v100", 1);
     assert!(matches!(cutter(&volta).layout(0), Err(DeviceError::Unsupported { index: 0, .. })));
@@ -214,35 +213,36 @@ fn the_way_into_an_instance_is_its_tenants_alone() {
     let id = made.gpu_instance_id;
     let both = |node: &Node| [access(node, id, None), access(node, id, Some(0))];
     assert_eq!(both(&node), [(0, 0o400); 2], "nobody's yet");
-    nvidia.give(0, id, Some(UserId(1001))).unwrap();
+    nvidia.give(0, &[(made.clone(), Access::User(UserId(1001)))]).unwrap();
     assert_eq!(both(&node), [(1001, 0o400); 2]);
-    nvidia.give(0, id, None).unwrap();
+    nvidia.give(0, &[(made.clone(), Access::Root)]).unwrap();
     assert_eq!(both(&node), [(0, 0o400); 2]);
-    nvidia.give(0, id, Some(UserId(1001))).unwrap();
+    nvidia.give(0, &[(made.clone(), Access::User(UserId(1001)))]).unwrap();
     nvidia.destroy(0, id).unwrap();
     assert_eq!(both(&node), [(0, 0o400); 2], "the files outlive the instance, not its tenant's right");
-    assert!(refused(nvidia.give(0, id, None)).contains("no GPU instance 5"));
-    let whole = nvidia.make(0, slot("7g.80gb@0")).unwrap().gpu_instance_id;
+    let of_before = [(made, Access::User(UserId(1001)))];
+    assert!(refused(nvidia.give(0, &of_before)).contains("2g.20gb@4 is not there any more"));
+    let all = nvidia.make(0, slot("7g.80gb@0")).unwrap();
+    let whole = all.gpu_instance_id;
     assert_eq!(
         access(&node, whole, Some(0)),
         (0, 0o444),
         "an empty device is for whoever Slurm starts there"
     );
-    nvidia.give(0, whole, Some(UserId(1001))).unwrap();
+    nvidia.give(0, &[(all.clone(), Access::User(UserId(1001)))]).unwrap();
     assert_eq!(access(&node, whole, None), (1001, 0o400));
-    nvidia.open(0, whole).unwrap();
+    nvidia.give(0, &[(all.clone(), Access::Everybody)]).unwrap();
     assert_eq!(access(&node, whole, None), (0, 0o444));
-    nvidia.give(0, whole, None).unwrap();
+    nvidia.give(0, &[(all, Access::Root)]).unwrap();
     assert_eq!(access(&node, whole, None), (0, 0o400));
     nvidia.destroy(0, whole).unwrap();
     drop(nvidia);
     node.set("capability_files", json!("modified"));
     let mut nvidia = cutter(&node);
     let made = nvidia.make(0, slot("2g.20gb@4")).unwrap();
-    assert!(
-        refused(nvidia.give(0, made.gpu_instance_id, Some(UserId(7)))).contains("NVreg_ModifyDeviceFiles=0")
-    );
-    nvidia.open(0, made.gpu_instance_id).expect("as the driver does by itself");
+    let of_one = [(made.clone(), Access::User(UserId(7)))];
+    assert!(refused(nvidia.give(0, &of_one)).contains("NVreg_ModifyDeviceFiles=0"));
+    nvidia.give(0, &[(made, Access::Everybody)]).expect("as the driver does by itself");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn files_that_nobody_made_are_named() {
     node.set("capability_files", json!("absent"));
     let mut nvidia = cutter(&node);
     let made = nvidia.make(0, slot("1g.10gb@0")).unwrap();
-    let error = nvidia.give(0, made.gpu_instance_id, Some(UserId(7))).unwrap_err();
+    let error = nvidia.give(0, &[(made.clone(), Access::User(UserId(7)))]).unwrap_err();
     let path = capability(&node, made.gpu_instance_id, None);
     assert!(matches!(error, DeviceError::Unsupported { .. }), "{error}");
     assert!(error.to_string().contains(path.to_str().unwrap()) && !path.exists(), "{error}");
@@ -261,11 +261,11 @@ fn files_that_nobody_made_are_named() {
 #[test]
 fn an_instance_with_somebody_in_it_stays_as_it_was_and_goes_a_while_after_he_has() {
     let mut node = node("h100", 1);
-    node.set("destroy_busy_ms", json!(150));
+    node.set("destroy_busy_ms", json!(500));
     let mut nvidia = cutter(&node);
     let made = nvidia.make(0, slot("1g.10gb@2")).unwrap();
     let id = made.gpu_instance_id;
-    nvidia.give(0, id, Some(UserId(1001))).unwrap();
+    nvidia.give(0, &[(made.clone(), Access::User(UserId(1001)))]).unwrap();
     let tenant = Program::with(&capability(&node, id, Some(0)));
     assert_eq!(nvidia.layout(0).unwrap().instances[0].pids, [tenant.pid()]);
     busy(nvidia.destroy(0, id));
