@@ -94,6 +94,12 @@ pub trait MigControl {
     /// [`DeviceError::Unsupported`] where it cannot be cut; else as `Backend::read`.
     fn geometry(&mut self, index: u32) -> Result<Geometry, DeviceError>;
 
+    /// Whether MIG is turned on and off there by a reset alone, which is an administrator's to do.
+    ///
+    /// # Errors
+    /// As `Backend::read`.
+    fn needs_reset(&mut self, index: u32) -> Result<bool, DeviceError>;
+
     /// How it is divided now.
     ///
     /// # Errors

@@ -111,6 +111,10 @@ impl MigControl for InProcess {
         self.machine().mig_geometry(index)
     }
 
+    fn needs_reset(&mut self, index: u32) -> Result<bool, DeviceError> {
+        self.machine().mig_needs_reset(index)
+    }
+
     fn layout(&mut self, index: u32) -> Result<Layout, DeviceError> {
         self.machine().mig_layout(index)
     }

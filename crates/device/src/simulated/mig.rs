@@ -97,6 +97,10 @@ impl Division {
         self.is_on
     }
 
+    pub(super) const fn needs_reset(&self) -> bool {
+        self.needs_reset
+    }
+
     pub(super) const fn geometry(&self) -> &Geometry {
         &self.geometry
     }

@@ -15,6 +15,13 @@ impl MigControl for Simulated {
         }
     }
 
+    fn needs_reset(&mut self, index: u32) -> Result<bool, DeviceError> {
+        match self.ask(&Request::MigNeedsReset { index })? {
+            Reply::MigNeedsReset(needs_reset) => Ok(needs_reset),
+            other => unexpected(&other),
+        }
+    }
+
     fn layout(&mut self, index: u32) -> Result<Layout, DeviceError> {
         match self.ask(&Request::MigLayout { index })? {
             Reply::MigLayout(layout) => Ok(layout),

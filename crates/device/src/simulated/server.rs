@@ -192,6 +192,7 @@ fn answered(driver: &mut Driver, peer: &mut Peer, request: Request) -> Reply {
 fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
     let result = match request {
         Request::MigGeometry { .. }
+        | Request::MigNeedsReset { .. }
         | Request::MigLayout { .. }
         | Request::MakeInstance { .. }
         | Request::DestroyInstance { .. }
@@ -255,6 +256,7 @@ fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
 fn of_instances(machine: &mut Machine, peer: &mut Peer, request: &Request) -> Result<Reply, DeviceError> {
     match *request {
         Request::MigGeometry { index } => machine.mig_geometry(index).map(Reply::MigGeometry),
+        Request::MigNeedsReset { index } => machine.mig_needs_reset(index).map(Reply::MigNeedsReset),
         Request::MigLayout { index } => machine.mig_layout(index).map(Reply::MigLayout),
         Request::MakeInstance { index, slot } => {
             machine.make_instance(peer.uid, index, slot).map(Reply::Instance)

@@ -72,6 +72,9 @@ pub(super) enum Request {
     MigGeometry {
         index: u32,
     },
+    MigNeedsReset {
+        index: u32,
+    },
     MigLayout {
         index: u32,
     },
@@ -136,6 +139,7 @@ pub(super) enum Reply {
     Mps(Option<MpsStatus>),
     CcsMode(Option<u8>),
     MigGeometry(Geometry),
+    MigNeedsReset(bool),
     MigLayout(Layout),
     Instance(Instance),
     Holders(Vec<Holder>),

@@ -5,8 +5,8 @@ use super::step::{Act, Refused, Rest, Stop, View, Wanted, next};
 use crate::mechanism::MechanismError;
 use pillion_core::DeviceUuid;
 use pillion_core::mig::{Geometry, Slot};
-use pillion_core::text::quoted;
-use pillion_device::mechanism::mig::{Access, Instance, Layout};
+use pillion_core::text::{named, quoted};
+use pillion_device::mechanism::mig::{Access, Holder, Instance, Layout};
 use pillion_device::{DeviceError, MigControl};
 
 /// More acts than any change of a device takes: forget, destroy and make all of it, twice over.
@@ -183,18 +183,9 @@ impl Cut<'_> {
         let mut holders = self.control.holders(self.index).unwrap_or_default();
         holders.sort_by_key(|holder| holder.pid);
         holders.dedup_by_key(|holder| holder.pid);
-        let more = holders.len().saturating_sub(NAMED_MAX);
-        let mut named = Vec::new();
-        for holder in holders.iter().take(NAMED_MAX) {
-            named.push(format!(
-                "{} (process {}, {})",
-                quoted(&holder.program),
-                holder.pid,
-                quoted(&holder.file)
-            ));
-        }
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        (!named.is_empty()).then(|| named.join(", ") + &more)
+        let sentence =
+            |it: &Holder| format!("{} (process {}, {})", quoted(&it.program), it.pid, quoted(&it.file));
+        named(holders.iter().map(sentence), NAMED_MAX)
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Double {
     pub(super) busy_count: u32,
     /// How many edges of calls pass before the agent dies.
     pub(super) dies_after: Option<u32>,
+    /// How often it was looked for who holds it.
+    pub(super) holders_count: u32,
     /// What was done that must never be.
     pub(super) wrongs: Vec<String>,
     next: u32,
@@ -43,6 +45,7 @@ impl Double {
             holder: None,
             busy_count: 0,
             dies_after: None,
+            holders_count: 0,
             wrongs: Vec::new(),
             next: 0,
         }
@@ -139,6 +142,10 @@ impl MigControl for Double {
         Ok(self.table().clone())
     }
 
+    fn needs_reset(&mut self, _: u32) -> Result<bool, DeviceError> {
+        Ok(needs_reset(self.model))
+    }
+
     fn layout(&mut self, _: u32) -> Result<Layout, DeviceError> {
         Ok(Layout { mode: self.mode, instances: self.instances.clone() })
     }
@@ -209,6 +216,7 @@ impl MigControl for Double {
     }
 
     fn holders(&mut self, _: u32) -> Result<Vec<Holder>, DeviceError> {
+        self.holders_count += 1;
         Ok(self.holder.iter().cloned().collect())
     }
 }

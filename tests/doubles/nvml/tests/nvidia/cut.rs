@@ -5,9 +5,9 @@ use crate::support_cut::{Program, capability, files, node_with_mig as node};
 use crate::{WORKLOAD, kinds};
 use pillion_core::UserId;
 use pillion_core::device::{Mechanism, NoticeKind};
-use pillion_core::mig::{Difference, Geometry, Slot, resolve};
+use pillion_core::mig::{Difference, Slot, resolve};
 use pillion_device::mechanism::mig::{Access, Instance, Layout, MigMode};
-use pillion_device::nvidia::{MigFiles, MigSettings, Nvidia, NvidiaSettings};
+use pillion_device::nvidia::{MigFiles, Nvidia, NvidiaSettings};
 use pillion_device::{Backend as _, DeviceError, MigControl as _};
 use serde_json::json;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -18,10 +18,9 @@ fn cutter(node: &Node) -> Nvidia {
 }
 
 fn with_deadline(node: &Node, deadline: Duration) -> Nvidia {
-    let files = MigFiles { devices: files(node).join("dev"), drivers: files(node).join("driver") };
-    let mig = MigSettings { cuts: true, toggles: true, files };
+    let mig_files = MigFiles { devices: files(node).join("dev"), drivers: files(node).join("driver") };
     let settings =
-        NvidiaSettings { library: Some(node.library()), deadline, mig, ..NvidiaSettings::default() };
+        NvidiaSettings { library: Some(node.library()), deadline, mig_files, ..NvidiaSettings::default() };
     Nvidia::new(settings, None)
 }
 
@@ -56,9 +55,7 @@ fn what_a_device_can_be_cut_into_is_the_drivers_to_say() {
     for model in ["h100", "a100-40", "h200"] {
         let node = node(model, 1);
         let told = cutter(&node).geometry(0).unwrap();
-        assert_eq!(resolve(Some(told.clone()), model).1, [], "two tables, each made by itself");
-        let described = cutter(&node).devices().unwrap().remove(0);
-        assert_eq!(described.geometry, Some(told));
+        assert_eq!(resolve(Some(told), model).1, [], "two tables, each made by itself");
     }
     let mut node = Node::start("a100-40", 1);
     node.set("models", json!(["a30"]));
@@ -72,21 +69,19 @@ fn what_a_device_can_be_cut_into_is_the_drivers_to_say() {
 }
 
 #[test]
-fn a_device_is_described_as_one_that_can_be_cut_only_where_it_may_be() {
+fn what_may_be_cut_is_whoever_cuts_its_to_say_and_what_that_takes_is_told() {
     let node = node("h100", 1);
     let mut nvidia = cutter(&node);
     let described = nvidia.devices().unwrap().remove(0);
     assert_eq!((described.mechanism, described.instances), (Mechanism::Mps, Some(vec![])));
+    assert_eq!(described.geometry, None);
     assert_eq!(kinds(&mut nvidia), [(0, NoticeKind::Divided)], "by whom, this backend cannot know");
-    let library = Some(node.library());
-    let mut others = Nvidia::new(NvidiaSettings { library, ..NvidiaSettings::default() }, None);
-    assert_eq!(others.devices().unwrap()[0].geometry, None);
-    assert!(others.mig().is_some(), "what was cut has to be made whole");
-    // With MIG off the driver says nothing: the table does, where MIG needs no reset.
-    for (model, is_cut) in [("h100", true), ("a100-40", false), ("v100", false)] {
-        let off = cutter(&Node::start(model, 1)).devices().unwrap().remove(0);
-        assert_eq!(off.geometry.as_ref(), Geometry::of_model(model).filter(|_| is_cut), "{model}");
-        assert_eq!(off.mechanism, Mechanism::Mps);
+    for (model, needs_reset) in [("h100", false), ("a100-40", true)] {
+        let node = Node::start(model, 1);
+        let mut off = cutter(&node);
+        assert_eq!(off.needs_reset(0).unwrap(), needs_reset, "{model}");
+        assert_eq!(off.layout(0).unwrap().mode, MigMode::Off);
+        assert!(matches!(off.geometry(0), Err(DeviceError::Unsupported { .. })), "it says so once MIG is on");
     }
 }
 
