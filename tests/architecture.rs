@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 29] = [
+const ARROWS: [(&str, &[&str]); 30] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-doors", &[]),
@@ -20,6 +20,7 @@ const ARROWS: [(&str, &[&str]); 29] = [
     ("pillion-linear", &[]),
     ("pillion-pairing", &["pillion-core", "pillion-linear", "pillion-test-kit"]),
     ("pillion-replay", &["pillion-core", "pillion-pairing"]),
+    ("pillion-scale", &["pillion-replay"]),
     ("pillion-device", &["pillion-core", "level-zero-sys", "pillion-test-kit"]),
     ("pillion-slurm", &["pillion-core", "pillion-fake-slurm"]),
     ("pillion-fake-slurm", &["pillion-core", "pillion-slurm"]),
@@ -85,6 +86,7 @@ const ARROWS: [(&str, &[&str]); 29] = [
             "pillion-proto",
             "pillion-pairing",
             "pillion-replay",
+            "pillion-scale",
             "pillion-slurm",
             "pillion-fake-slurm",
         ],
@@ -132,8 +134,14 @@ const FENCED: [(&str, &[&str]); 5] = [
 ];
 
 /// The pure packages: neither sockets nor threads nor SQL can come in by a dependency.
-const PURE: [&str; 5] =
-    ["pillion-core", "pillion-config", "pillion-linear", "pillion-pairing", "pillion-replay"];
+const PURE: [&str; 6] = [
+    "pillion-core",
+    "pillion-config",
+    "pillion-linear",
+    "pillion-pairing",
+    "pillion-replay",
+    "pillion-scale",
+];
 const IMPURE: [&str; 6] = ["tokio", "async-trait", "tonic", "sqlx", "rustix", "libc"];
 
 /// The files that may hold unsafe code, besides the doubles of C libraries (docs/architecture.md names them).

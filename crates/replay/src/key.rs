@@ -3,6 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use sha2::{Digest as _, Sha256};
+use std::hash::BuildHasher as _;
 
 /// Workloads by number, told apart by 128 bits of their digest.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +30,11 @@ fn digest(user: &str, name: &str, submit_line: &str) -> u128 {
     }
     let bytes: [u8; 32] = hash.finalize().into();
     u128::from_be_bytes(bytes[..16].try_into().expect("16 of 32"))
+}
+
+/// A digest of a command line without the numbers in it; for one file at a time.
+pub(crate) fn command(submit_line: &str) -> u64 {
+    rustc_hash::FxBuildHasher.hash_one(without_numbers(submit_line))
 }
 
 /// Each run of digits as one `0`, each run of white space as one blank.
