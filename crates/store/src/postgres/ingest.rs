@@ -80,6 +80,7 @@ pub(super) async fn store(
     match &report.body {
         ReportBody::Samples(samples) => sample::insert(conn, node, samples).await?,
         ReportBody::JobSummary(summary) => run::insert(conn, node, summary).await?,
+        ReportBody::ObservedRun(_) => {}
         ReportBody::Launch(launch) => launch::insert(conn, node, launch).await?,
     }
     Ok(true)

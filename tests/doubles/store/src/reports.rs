@@ -49,6 +49,7 @@ impl Reports for MemoryStore {
                         is_judged: false,
                     });
                 }
+                ReportBody::ObservedRun(_) => {}
                 ReportBody::Launch(launch) => state.launches.push(launch.clone()),
             }
             true
