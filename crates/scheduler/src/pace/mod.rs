@@ -16,6 +16,8 @@ mod guest;
 mod sent;
 pub(crate) mod settings;
 
+pub use settings::PaceSettings;
+
 use crate::context::Context;
 use crate::credit::{Place, by_workload, shared_devices};
 use crate::first_runs::seen::is_first_run;
