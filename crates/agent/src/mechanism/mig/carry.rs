@@ -178,19 +178,17 @@ impl Cut<'_> {
         })
     }
 
-    /// Who may be meant where the driver says that somebody uses what nobody should, for operators.
-    pub(super) fn holders(&mut self) -> Option<String> {
+    /// Who may be meant where the driver says that somebody uses what nobody should, by pid.
+    pub(super) fn holders(&mut self) -> Vec<Holder> {
         let mut holders = self.control.holders(self.index).unwrap_or_default();
         holders.sort_by_key(|holder| holder.pid);
         holders.dedup_by_key(|holder| holder.pid);
-        let sentence =
-            |it: &Holder| format!("{} (process {}, {})", quoted(&it.program), it.pid, quoted(&it.file));
-        named(holders.iter().map(sentence), NAMED_MAX)
+        holders
     }
 }
 
 /// What stands in the way, for operators.
-pub(super) fn sentence(tried: &Tried, holders: Option<String>) -> String {
+pub(super) fn sentence(tried: &Tried, holders: &[Holder]) -> String {
     let listed = |slots: &[Slot]| slots.iter().map(Slot::to_string).collect::<Vec<_>>().join(", ");
     let what = match &tried.stop {
         Stop::Foreign(slots) => return format!("somebody else has cut it: {}", listed(slots)),
@@ -206,7 +204,8 @@ pub(super) fn sentence(tried: &Tried, holders: Option<String>) -> String {
             }
         }
     };
-    match (holders, &tried.reason) {
+    let told = |it: &Holder| format!("{} (process {}, {})", quoted(&it.program), it.pid, quoted(&it.file));
+    match (named(holders.iter().map(told), NAMED_MAX), &tried.reason) {
         (Some(holders), _) => format!("{what}; held by {holders}"),
         (None, Some(reason)) => format!("{what}: {reason}"),
         (None, None) => what,
