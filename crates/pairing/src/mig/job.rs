@@ -2,8 +2,8 @@
 
 use super::bound_without_promise;
 use super::choose::SliceJob;
-use super::fit::FitRecord;
 use super::speed::{SliceSpeed, prior};
+use crate::fit::MemoryFit;
 use pillion_core::mig::{Geometry, MigProfile, Size};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{SlowdownRatio, UnixTime};
@@ -16,8 +16,8 @@ pub struct SliceKnowledge<'k> {
     pub profile: Option<&'k WorkloadProfile>,
     /// `memory=` as declared.
     pub memory_bytes_declared: Option<u64>,
-    /// What became of it in instances.
-    pub fit: FitRecord,
+    /// What became of it with so much memory, in instances and under limits.
+    pub fit: MemoryFit,
     /// Its speed in sizes in which it was measured, of its speed on the whole device.
     pub measured: Option<&'k BTreeMap<MigProfile, f64>>,
 }

@@ -167,7 +167,12 @@ impl<'a> PlanContext<'a> {
 
     /// What is known of this class on devices of this kind.
     pub(crate) fn profile(&self, class: ClassIndex, kind: KindIndex) -> Option<&'a WorkloadProfile> {
-        let key = (&self.classes[class].workload, self.kinds[kind].model.as_str());
+        self.profile_on(class, &self.kinds[kind].model)
+    }
+
+    /// The same on devices of this model.
+    pub(crate) fn profile_on(&self, class: ClassIndex, model: &str) -> Option<&'a WorkloadProfile> {
+        let key = (&self.classes[class].workload, model);
         self.profile_index.get(&key).map(|profile| self.profiles[*profile])
     }
 

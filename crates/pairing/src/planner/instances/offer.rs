@@ -1,12 +1,12 @@
 //! Which of the jobs that wait may have an instance of a device, and how fast each would be in which size. Must not choose.
 
+use crate::fit::MemoryFit;
 use crate::mig::{SliceJob, SliceKnowledge, bound_without_promise};
 use crate::planner::admit::{self, Owner};
 use crate::planner::classes::PlanContext;
 use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex};
 use crate::planner::selection;
-use pillion_core::WorkloadKey;
 use pillion_core::mig::Geometry;
 use std::collections::BTreeSet;
 
@@ -73,10 +73,12 @@ pub(super) fn in_sizes(
 ) -> SliceJob {
     let job = context.classes[class];
     let learnt = context.view.slices.get(&job.workload, model);
+    let profile = context.profile_on(class, model);
+    let under_limits = profile.map(MemoryFit::from).unwrap_or_default();
     let known = SliceKnowledge {
-        profile: measured_alone(context, &job.workload, model),
+        profile: admit::known(profile, context.policy).ok(),
         memory_bytes_declared: job.memory_bytes_declared,
-        fit: learnt.map(|learnt| learnt.fit).unwrap_or_default(),
+        fit: under_limits.and(learnt.map(|learnt| learnt.fit).unwrap_or_default()),
         measured: learnt.map(|learnt| &learnt.measured),
     };
     let bound = bound_without_promise();
@@ -99,14 +101,4 @@ pub(super) fn is_too_slow(
     let may_be_asked = job.solo_cap.is_none() && job.owes_runs == 0;
     let own = in_sizes(context, class, model, geometry);
     may_be_asked && !own.speeds.is_empty() && own.speeds.keys().all(|size| own.may_have(*size).is_err())
-}
-
-/// How a workload uses a whole device, where enough runs stand behind it.
-fn measured_alone<'c>(
-    context: &'c PlanContext<'_>,
-    workload: &WorkloadKey,
-    model: &str,
-) -> Option<&'c pillion_core::profile::WorkloadProfile> {
-    let index = context.profile_index.get(&(workload, model)).copied();
-    admit::known(index.map(|index| context.profiles[index]), context.policy).ok()
 }
