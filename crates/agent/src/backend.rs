@@ -26,6 +26,17 @@ pub(crate) fn backend(config: &Config, clock: &Arc<dyn Clock>) -> Box<dyn Backen
     }
 }
 
+/// The same for an agent that changes nothing: devices are read, and no program or setting that could share them is looked for.
+pub(crate) fn observing(config: &Config, clock: &Arc<dyn Clock>) -> Box<dyn Backend> {
+    match config.backend {
+        BackendKind::Nvidia => {
+            let settings = NvidiaSettings { mechanism: Mechanism::TimeSliced, ..nvml(config) };
+            supplemented(config, ExporterKind::Dcgm, Nvidia::new(settings, None))
+        }
+        BackendKind::Simulated | BackendKind::Intel => backend(config, clock),
+    }
+}
+
 fn supplemented(config: &Config, kind: ExporterKind, backend: impl Backend + 'static) -> Box<dyn Backend> {
     let Some(url) = &config.exporter.url else { return Box::new(backend) };
     let settings = ExporterSettings {

@@ -32,6 +32,7 @@ pub mod mechanism;
 pub mod metrics;
 pub mod mig_setup;
 pub mod node;
+pub mod observe;
 pub mod outsider;
 pub mod overuse;
 mod poke;

@@ -73,6 +73,8 @@ mod tests {
         run(root, 20, 1, 0, "0::/\n", "/usr/sbin/slurmstepd");
         run(root, 21, 20, 1000, "0::/\n", "/bin/bash");
         run(root, 22, 21, 1000, "0::/\n", "/usr/bin/python3");
+        run(root, 23, 1, 0, "0::/\n", "/usr/sbin/slurmstepd-wlm");
+        run(root, 24, 23, 1000, "0::/\n", "/usr/bin/python3");
         // A user's own program of that name, and one that calls itself an MPS server.
         run(root, 30, 1, 1000, ssh, "/home/alice/slurmstepd");
         run(root, 31, 30, 1000, ssh, "/home/alice/nvidia-cuda-mps-server");
@@ -81,7 +83,7 @@ mod tests {
             Outsider::find(&proc, &process).map(|it| it.pid)
         };
         assert_eq!([10, 11, 30, 31].map(find), [Some(10), Some(11), Some(30), Some(31)]);
-        assert_eq!([12, 13, 22, 99].map(find), [None; 4]);
+        assert_eq!([12, 13, 22, 24, 99].map(find), [None; 5]);
     }
 
     #[test]

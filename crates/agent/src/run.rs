@@ -2,7 +2,7 @@
 //! were asked, then the journal writes what they said.
 
 use crate::backend::backend;
-use crate::config::{Config, mig_policy, mps_policy};
+use crate::config::{AgentMode, Config, mig_policy, mps_policy};
 use crate::devices::{Command, Devices, DevicesParts};
 use crate::ending::{CGROUPS, Endings, list_path};
 use crate::handoff_server::{self, HandoffServer};
@@ -13,9 +13,10 @@ use crate::mechanism::Mechanisms;
 use crate::mechanism::mig::Mig;
 use crate::metrics;
 use crate::node::{Inventory, Node};
+use crate::observe;
 use crate::procfs::ProcFs;
 use crate::progress::ProgressFiles;
-use crate::sampler::SamplerTools;
+use crate::sampler::{Attribution, SamplerTools};
 use crate::setup::Places;
 use crate::share::ShareTable;
 use crate::uplink::Uplink;
@@ -36,13 +37,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 /// How long the device thread may be behind before those who ask wait.
-const COMMANDS_LENGTH: usize = 256;
+pub(crate) const COMMANDS_LENGTH: usize = 256;
 /// How often it is looked whether more is to be done with starts that are being ended.
 const ENDINGS_PERIOD: Duration = Duration::from_millis(500);
 /// While so many commands wait, nobody asks for one more sample.
 const SAMPLES_WAITING_MAX: usize = 8;
 /// How many reports may wait to be written.
-const REPORTS_LENGTH: usize = 1024;
+pub(crate) const REPORTS_LENGTH: usize = 1024;
 /// How many answers may wait for the scheduler.
 const ANSWERS_LENGTH: usize = 256;
 
@@ -58,6 +59,9 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     if !rustix::process::geteuid().is_root() {
         warn!("not root: jobs of other users cannot be measured, and devices may refuse changes");
+    }
+    if config.mode == AgentMode::Observe {
+        return observe::run(config, clock, stop, chance).await;
     }
     let state = &config.state_directory;
     make_private(state).with_context(|| format!("making {}", state.display()))?;
@@ -128,9 +132,10 @@ async fn serve(
         answers: answers_out,
         conditions: conditions_out,
         inventory: node.inventory(),
-        setup: Places::of(config),
+        setup: Some(Places::of(config)),
     };
-    let tools = SamplerTools { devices, proc, progress_files, period_seconds: config.sample_period_seconds };
+    let attribution = Attribution::Told(progress_files);
+    let tools = SamplerTools { devices, proc, attribution, period_seconds: config.sample_period_seconds };
     let parts = DevicesParts {
         backend,
         clock,
@@ -185,7 +190,7 @@ fn progress_files(config: &Config) -> anyhow::Result<ProgressFiles> {
 }
 
 /// The ways to the schedulers, in the order of the configuration.
-fn doors(config: &Config, clock: &Arc<dyn Clock>) -> Vec<Arc<Door>> {
+pub(crate) fn doors(config: &Config, clock: &Arc<dyn Clock>) -> Vec<Arc<Door>> {
     let prover = Arc::new(Prover::new(&config.auth, Arc::clone(clock)));
     let claimant = Claimant::Agent(config.node());
     config
@@ -196,7 +201,7 @@ fn doors(config: &Config, clock: &Arc<dyn Clock>) -> Vec<Arc<Door>> {
 }
 
 /// Nobody but us has business in there: it names every job.
-fn make_private(directory: &Path) -> std::io::Result<()> {
+pub(crate) fn make_private(directory: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::create_dir_all(directory)?;
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))
@@ -210,7 +215,7 @@ fn node(config: &Config, inventory: Inventory) -> anyhow::Result<Node> {
 }
 
 /// Asks the device thread for the same once a period.
-async fn ask_regularly(
+pub(crate) async fn ask_regularly(
     commands: mpsc::Sender<Command>,
     (period, command): (Duration, fn() -> Command),
     stop: CancellationToken,
