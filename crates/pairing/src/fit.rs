@@ -4,7 +4,7 @@
 //! What a workload held on a whole device says little: allocators take what is there. Of 21 trainings that ran in 4.9 GB, 14
 //! held up to 9.9 GB where they had 40. So an amount with which it has completed goes before any peak.
 
-use pillion_core::mig::Size;
+use pillion_core::mig::{Geometry, Size};
 use pillion_core::profile::WorkloadProfile;
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +90,22 @@ impl MemoryFit {
             (None, _) => false,
         }
     }
+
+    /// The size below the least in which it has room by its peak: allocators take what is there, so it may complete in it all the
+    /// same. `None` where its user has declared what it needs, where anything better than a peak is known, and where nothing is.
+    pub fn size_to_try<'g>(
+        &self,
+        declared_bytes: Option<u64>,
+        peak_bytes: Option<u64>,
+        geometry: &'g Geometry,
+    ) -> Option<&'g Size> {
+        if *self != Self::default() || declared_bytes.is_some() || peak_bytes.is_none() {
+            return None;
+        }
+        let whole = geometry.whole().profile;
+        let mut parts = geometry.plain().filter(|size| size.profile != whole);
+        parts.find(|size| !self.has_room(None, peak_bytes, size))
+    }
 }
 
 /// The lesser of two of which either may be unknown.
@@ -134,6 +150,26 @@ mod tests {
         );
         fit.completed(12 * GIB);
         assert_eq!(fit.need_in_instance(None, Some(9 * GIB)), Some(12 * GIB));
+    }
+
+    #[test]
+    fn one_size_below_its_peak_is_tried_and_nothing_where_more_is_known() {
+        let geometry = Geometry::of_model("h100").unwrap();
+        let to_try = |fit: MemoryFit, declared: Option<u64>, peak: u64| {
+            let size = fit.size_to_try(declared, Some(peak * GIB), geometry);
+            size.map(|size| size.profile.to_string())
+        };
+        let nothing = MemoryFit::default();
+        assert_eq!(to_try(nothing, None, 15).as_deref(), Some("1g.10gb"));
+        assert_eq!(to_try(nothing, None, 30).as_deref(), Some("2g.20gb"));
+        assert_eq!(to_try(nothing, None, 76).as_deref(), Some("4g.40gb"), "one that looks full");
+        assert_eq!(to_try(nothing, None, 4), None, "it has room in the smallest");
+        assert_eq!(to_try(nothing, Some(15 * GIB), 15), None, "its user knows better");
+        let known = MemoryFit { completed_bytes_min: Some(18 * GIB), ran_out_bytes_max: None };
+        assert_eq!(to_try(known, None, 15), None);
+        let known = MemoryFit { completed_bytes_min: None, ran_out_bytes_max: Some(9 * GIB) };
+        assert_eq!(to_try(known, None, 15), None);
+        assert_eq!(nothing.size_to_try(None, None, geometry), None);
     }
 
     #[test]

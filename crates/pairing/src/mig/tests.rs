@@ -24,6 +24,7 @@ fn job(seconds: u64, promise: f64, speeds: &[(&str, f64)]) -> SliceJob {
         slowdown_ratio_max: SlowdownRatio::try_promise(promise).unwrap(),
         submitted_at: UnixTime::from_epoch(1_000 + seconds),
         duration_seconds: Some(600.0),
+        tried: None,
         speeds: speeds.iter().map(measured).collect(),
     }
 }
