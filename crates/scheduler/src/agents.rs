@@ -21,6 +21,8 @@ pub struct AgentState {
     pub version: String,
     /// Whether a stream is open.
     pub is_connected: bool,
+    /// It observes an ordinary node: it is no agent of the pool.
+    pub observes: bool,
     /// When it last said anything.
     pub last_seen_at: UnixTime,
     /// Its clock less ours at the last hello, in seconds.
@@ -96,6 +98,7 @@ impl Registry {
             devices: hello.devices.clone(),
             version: hello.agent_version.clone(),
             is_connected: true,
+            observes: hello.observes,
             last_seen_at: now,
             clock_skew_seconds: hello.sent_at.seconds() - now.seconds(),
             conditions: by_device(&hello.conditions),
@@ -236,9 +239,14 @@ impl Agents {
         (entry.state.clock_skew_seconds, devices.collect())
     }
 
-    /// Forgets the nodes that Slurm does not know: their streams end.
-    pub fn retain(&self, is_known: impl Fn(&NodeName) -> bool) {
-        self.lock().entries.retain(|node, _| is_known(node));
+    /// Forgets the nodes that Slurm does not know, each asked for with whether its agent observes: their streams end.
+    pub fn retain(&self, is_known: impl Fn(&NodeName, bool) -> bool) {
+        self.lock().entries.retain(|node, entry| is_known(node, entry.state.observes));
+    }
+
+    /// Whether the agent of a node only observes it.
+    pub fn observes(&self, node: &NodeName) -> bool {
+        self.lock().entries.get(node).is_some_and(|entry| entry.state.observes)
     }
 
     /// How a node is set up beside its devices; `None`: its agent has never connected, or does not tell.

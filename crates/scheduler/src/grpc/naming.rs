@@ -117,7 +117,7 @@ macro_rules! rows {
         }
     )*};
 }
-rows!(QueueJob, Member, Tenant, Candidate);
+rows!(QueueJob, Member, Tenant, Candidate, IdleDevice);
 
 /// Its key stands in its JSON, which is read for that alone.
 impl Naming for api::Profile {
@@ -162,6 +162,7 @@ parts! {
     TopResponse: devices, jobs;
     ClusterResponse: nodes;
     HeatmapResponse: cells;
+    IdleResponse: devices;
     DecidedResponse: decision, explanations, group;
 }
 
