@@ -235,7 +235,7 @@ fn both_make_the_same_digest_of_a_script() {
         b"a\n#SBATCH\n#SBATCH\n\n#SBATCH",
         b"\xff\xfe\xc3\xa9\n\x80",
         &long[..64 * 1024],
-        &long[..64 * 1024 + 1],
+        &long[..=64 * 1024],
         &long,
     ];
     let lines: Vec<String> =

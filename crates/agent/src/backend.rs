@@ -8,7 +8,7 @@ use pillion_device::exporter::{Exporter, ExporterKind, ExporterSettings, Supplem
 use pillion_device::intel::Intel;
 use pillion_device::kernel_log::KERNEL_LOG;
 use pillion_device::mps::ModeControl;
-use pillion_device::nvidia::{MigFiles, MigSettings, NodeDaemons, Nvidia, NvidiaSettings, NvmlComputeModes};
+use pillion_device::nvidia::{NodeDaemons, Nvidia, NvidiaSettings, NvmlComputeModes};
 use pillion_device::simulated::Simulated;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,6 @@ fn nvml(config: &Config) -> NvidiaSettings {
     NvidiaSettings {
         library: config.nvidia.library.clone(),
         kernel_log: Some(KERNEL_LOG.into()),
-        mig: MigSettings { cuts: config.mig.enabled, toggles: config.mig.toggle, files: MigFiles::default() },
         ..NvidiaSettings::default()
     }
 }

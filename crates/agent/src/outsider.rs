@@ -3,8 +3,8 @@
 //! them: what is not a job's is not ours to end.
 
 use crate::procfs::ProcFs;
-use pillion_core::UserId;
 use pillion_core::device::DeviceProcess;
+use pillion_core::{UserId, text};
 use std::fmt;
 
 /// How many are named; a user may have as many as he likes.
@@ -37,10 +37,7 @@ impl fmt::Display for Outsider {
 
 /// Who they are, for operators; `None` where there are none.
 pub fn sentence(outsiders: &[Outsider]) -> Option<String> {
-    let named: Vec<String> = outsiders.iter().take(NAMED_MAX).map(Outsider::to_string).collect();
-    let more = outsiders.len().saturating_sub(NAMED_MAX);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    (!named.is_empty()).then(|| format!("process {}{more}", named.join(", ")))
+    text::named(outsiders, NAMED_MAX).map(|named| format!("process {named}"))
 }
 
 #[cfg(test)]

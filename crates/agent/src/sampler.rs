@@ -69,8 +69,7 @@ impl SamplerState {
     /// Those of them that have one still.
     pub fn with_tasks(&self, proc: &ProcFs) -> BTreeSet<JobStart> {
         let of_this_boot = self.starts.iter().filter(|_| self.boot_id == proc.boot_id());
-        let has_task = |tracked: &&TrackedStart| tracked.roots.iter().any(|root| proc.is_alive(*root));
-        of_this_boot.filter(has_task).map(|tracked| tracked.start).collect()
+        of_this_boot.filter(|tracked| tracked.has_task(proc)).map(|tracked| tracked.start).collect()
     }
 }
 
@@ -179,7 +178,7 @@ impl Sampler {
     /// Whether this start had tasks here, and they have gone: it is over, if a look or two confirms it.
     pub fn is_over(&self, start: JobStart) -> bool {
         let mut tracked = self.tracker.starts().filter(|tracked| tracked.start == start);
-        tracked.any(|tracked| !tracked.roots.iter().any(|root| self.proc.is_alive(*root)))
+        tracked.any(|tracked| !tracked.has_task(&self.proc))
     }
 
     /// The starts whose tasks run here with this device.

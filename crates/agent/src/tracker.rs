@@ -43,6 +43,11 @@ pub struct TrackedStart {
 }
 
 impl TrackedStart {
+    /// Whether one of its tasks runs still.
+    pub fn has_task(&self, proc: &ProcFs) -> bool {
+        self.roots.iter().any(|root| proc.is_alive(*root))
+    }
+
     /// The number that Slurm's cgroups name the job by: an array's task has another than its id says.
     fn number(&self) -> Option<JobGroup> {
         let JobStart { job_id, .. } = self.start;

@@ -2,8 +2,9 @@
 //! it was submitted, without the numbers in it, as an observing scheduler has it (`core::workload`).
 
 use pillion_core::WorkloadKey;
-use pillion_core::workload::of_submit_line;
+use pillion_core::workload::{of_submit_line, without_numbers};
 use rustc_hash::FxHashMap;
+use std::hash::BuildHasher as _;
 
 /// Workloads by number.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +20,11 @@ impl Workloads {
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.numbers.len()).unwrap_or(u32::MAX)
     }
+}
+
+/// A digest of a command line without the numbers in it; for one file at a time.
+pub(crate) fn command(submit_line: &str) -> u64 {
+    rustc_hash::FxBuildHasher.hash_one(without_numbers(submit_line))
 }
 
 #[cfg(test)]

@@ -125,8 +125,7 @@ impl Replay {
             }
         }
         for (gpu_type, bytes) in seen {
-            let name = self.accounting.gpu_types.text(gpu_type).to_owned();
-            self.gpu_memory.learn(&name, bytes);
+            self.gpu_memory.learn(self.accounting.gpu_types.text(gpu_type), bytes);
         }
     }
 

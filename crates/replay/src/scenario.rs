@@ -3,7 +3,7 @@
 
 use crate::options::PoolSize;
 use crate::pool::truth::Truth;
-use crate::pool::{self, GpuType, PoolJob, PoolNode, PoolOutcome, Setting, fill_in, profile_of};
+use crate::pool::{self, GpuType, Kind, PoolJob, PoolNode, PoolOutcome, Setting, Unseen, Work};
 use crate::queue::QueueNode;
 use crate::replay::{Replay, order_of, seconds};
 use crate::statistics::percentile;
@@ -14,9 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
 /// Waits that differ by less are alike.
-const ALIKE_SECONDS: f64 = 60.0;
-/// How many users are named of those who wait longer.
-const NAMED_MAX: usize = 5;
+pub(crate) const ALIKE_SECONDS: f64 = 60.0;
 
 /// One setting, once.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,8 +58,8 @@ pub struct Outcome {
     pub(crate) all_waits: [Waits; 2],
     pub(crate) users_gain: usize,
     pub(crate) users_lose: usize,
-    /// Users that wait longer on average, by how much in seconds; the most first.
-    pub(crate) losers: Vec<(u32, f64)>,
+    /// By how much longer each user waits on average, in seconds; by user.
+    pub(crate) waits_more: BTreeMap<u32, f64>,
 }
 
 impl Outcome {
@@ -118,9 +116,8 @@ impl Replay {
         let pool_nodes = self.pool_nodes(task.pool);
         let split = self.split(task, &pool_nodes);
         let (nodes, setting) = self.pool_setting(&pool_nodes);
-        let jobs: Vec<PoolJob> =
-            split.managed.iter().map(|at| self.pool_job(*at, &setting, task.seed)).collect();
-        let mut outcome = pool::play(&nodes, &jobs, &setting.setting, truth);
+        let work = self.work(&split.managed, &setting, task.seed);
+        let mut outcome = pool::play(&nodes, &work, &setting.setting, truth);
         let mut with: Vec<Option<f64>> = vec![None; self.jobs.len()];
         for (at, start) in split.managed.iter().zip(std::mem::take(&mut outcome.started_at)) {
             with[*at] = start;
@@ -204,35 +201,43 @@ impl Replay {
             gpu_types,
             no_account: self.accounting.accounts.find("").unwrap_or(u32::MAX),
             plan_seconds: self.options.plan_seconds,
-            idle_watts: self.options.idle_watts,
         };
         (nodes, PoolSetting { setting, place_of_type: types.into_iter().collect() })
     }
 
-    fn pool_job(&self, at: usize, setting: &PoolSetting, seed: u64) -> PoolJob {
-        let (replayed, demand) = (self.jobs[at], self.demand(at));
-        let job = self.of(replayed);
-        let gpu_type =
-            replayed.ran_on.and_then(|number| setting.place_of_type.get(&number)).copied().unwrap_or(0);
-        let key = workload_key(job.user, job.workload);
-        let model = &setting.setting.gpu_types[gpu_type as usize].name;
-        let mut profile = profile_of(key, model, &job.usage);
-        fill_in(&mut profile, job.workload, seed);
-        PoolJob {
-            user: job.user,
-            account: job.account,
-            workload: job.workload,
-            gpu_type,
-            eligible_at: seconds(job.eligible_at),
-            seconds: seconds(job.seconds()),
-            limit_seconds: job.limit_seconds.map(seconds),
-            order: order_of(job, at, self.order),
-            cpus: demand.cpus,
-            memory_mib: demand.memory_mib,
-            ended: job.ended,
-            usage: job.usage,
-            profile,
+    /// The jobs that are managed, and what is alike among them.
+    fn work(&self, managed: &[usize], setting: &PoolSetting, seed: u64) -> Work {
+        let mut work = Work { jobs: Vec::with_capacity(managed.len()), kinds: Vec::new() };
+        let mut numbers: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        for at in managed {
+            let (replayed, demand) = (self.jobs[*at], self.demand(*at));
+            let job = self.of(replayed);
+            let gpu_type =
+                replayed.ran_on.and_then(|number| setting.place_of_type.get(&number)).copied().unwrap_or(0);
+            let kind = *numbers.entry((job.workload, gpu_type)).or_insert_with(|| {
+                work.kinds.push(Kind {
+                    workload: job.workload,
+                    gpu_type,
+                    key: workload_key(job.user, job.workload),
+                    unseen: Unseen::drawn(job.workload, seed),
+                });
+                u32::try_from(work.kinds.len() - 1).expect("there are fewer kinds than jobs")
+            });
+            work.jobs.push(PoolJob {
+                user: job.user,
+                account: job.account,
+                kind,
+                eligible_at: seconds(job.eligible_at),
+                seconds: seconds(job.seconds()),
+                limit_seconds: job.limit_seconds.map(seconds),
+                order: order_of(job, *at, self.order),
+                cpus: demand.cpus,
+                memory_mib: demand.memory_mib,
+                ended: job.ended,
+                usage: job.usage,
+            });
         }
+        work
     }
 
     fn compared(
@@ -254,7 +259,7 @@ impl Replay {
             [Waits::of(&without), Waits::of(&beside)]
         };
         let everybody: Vec<usize> = split.managed.iter().chain(&split.others).copied().collect();
-        let (users_gain, losers) = self.users(&everybody, with);
+        let waits_more = self.waits_more(&everybody, with);
         Outcome {
             task,
             managed_count: split.managed.len(),
@@ -263,28 +268,23 @@ impl Replay {
             managed_waits: waits(&split.managed),
             other_waits: waits(&split.others),
             all_waits: waits(&everybody),
-            users_gain,
-            users_lose: losers.len(),
-            losers: losers.into_iter().take(NAMED_MAX).collect(),
+            users_gain: waits_more.values().filter(|more| **more < -ALIKE_SECONDS).count(),
+            users_lose: waits_more.values().filter(|more| **more > ALIKE_SECONDS).count(),
+            waits_more,
             pool,
         }
     }
 
-    /// How many users wait less on average, and who waits longer.
-    fn users(&self, places: &[usize], with: &[Option<f64>]) -> (usize, Vec<(u32, f64)>) {
-        let mut sums: FxHashMap<u32, (f64, f64)> = FxHashMap::default();
+    /// By how much longer each user waits on average.
+    fn waits_more(&self, places: &[usize], with: &[Option<f64>]) -> BTreeMap<u32, f64> {
+        let mut sums: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
         for at in places {
             let Some(start) = with[*at] else { continue };
             let (sum, count) = sums.entry(self.of(self.jobs[*at]).user).or_default();
             *sum += start - seconds(self.exclusive[*at]);
             *count += 1.0;
         }
-        let mut longer: Vec<(u32, f64)> =
-            sums.iter().map(|(user, (sum, count))| (*user, sum / count)).collect();
-        let gain = longer.iter().filter(|(_, mean)| *mean < -ALIKE_SECONDS).count();
-        longer.retain(|(_, mean)| *mean > ALIKE_SECONDS);
-        longer.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        (gain, longer)
+        sums.into_iter().map(|(user, (sum, count))| (user, sum / count)).collect()
     }
 }
 

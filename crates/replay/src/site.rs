@@ -151,7 +151,12 @@ pub fn parse_shape(text: &str) -> Result<Vec<NodeShape>, NodesError> {
 
 /// The device memory of each type of GPU.
 #[derive(Debug, Clone, Default)]
-pub struct GpuMemory(FxHashMap<String, u64>);
+pub struct GpuMemory {
+    /// By the site's own word.
+    given: FxHashMap<String, u64>,
+    /// As jobs saw it.
+    seen: FxHashMap<String, u64>,
+}
 
 /// Types that come with one size of memory only, in GiB. Of those with several nobody can know.
 const KNOWN_GIB: [(&str, u64); 14] = [
@@ -184,22 +189,20 @@ impl GpuMemory {
             };
             let (gpu_type, gib) = setting.split_once('=').ok_or_else(wrong)?;
             let gib: f64 = gib.parse().ok().filter(|gib| (1.0..=10_000.0).contains(gib)).ok_or_else(wrong)?;
-            memory.0.insert(gpu_type.to_ascii_lowercase(), gib_to_bytes(gib));
+            memory.given.insert(gpu_type.to_ascii_lowercase(), gib_to_bytes(gib));
         }
         Ok(memory)
     }
-    /// Of a type, where anybody knows.
+    /// Of a type, where anybody knows: by the site's own word, else as jobs saw it, else as that type is sold.
     pub fn bytes(&self, gpu_type: &str) -> Option<u64> {
         let name = gpu_type.to_ascii_lowercase();
-        let known = || KNOWN_GIB.iter().find(|(known, _)| *known == name).map(|(_, gib)| gib * GIB);
-        self.0.get(&name).copied().or_else(known)
+        let sold = || KNOWN_GIB.iter().find(|(known, _)| *known == name).map(|(_, gib)| gib * GIB);
+        self.given.get(&name).or_else(|| self.seen.get(&name)).copied().or_else(sold)
     }
-    /// What jobs themselves saw, where nothing else is known.
+    /// What a job saw; of several the least.
     pub(crate) fn learn(&mut self, gpu_type: &str, bytes: u64) {
-        let name = gpu_type.to_ascii_lowercase();
-        if self.bytes(&name).is_none() {
-            self.0.insert(name, bytes);
-        }
+        let least = self.seen.entry(gpu_type.to_ascii_lowercase()).or_insert(bytes);
+        *least = bytes.min(*least);
     }
 }
 
@@ -244,6 +247,15 @@ mod tests {
         assert_eq!(
             (memory.bytes("a100"), memory.bytes("h100"), memory.bytes("v100")),
             (Some(40 * GIB), Some(80 * GIB), None)
+        );
+        let mut seen = memory;
+        seen.learn("h100", 94 * GIB);
+        seen.learn("H100", 96 * GIB);
+        seen.learn("a100", 80 * GIB);
+        assert_eq!(
+            (seen.bytes("h100"), seen.bytes("a100")),
+            (Some(94 * GIB), Some(40 * GIB)),
+            "what was measured goes before what is sold, and the site's word before both"
         );
         for wrong in ["a100", "a100=", "a100=0", "a100=nan", "a100=1e9"] {
             assert!(GpuMemory::of(&[wrong.to_owned()]).is_err(), "{wrong}");

@@ -60,19 +60,20 @@ struct Explainer<'s, 'a> {
     best: TiVec<ClassIndex, Vec<CandidateKey>>,
     /// The candidates of each class, best first, where they start, or where others do.
     ranked: RefCell<Ranked>,
+    is_brief: bool,
 }
 
 type Ranked = HashMap<(ClassIndex, Option<Where>), Rc<Vec<(Partner, Candidate)>>>;
 /// A place, and whether the device takes something now.
 type Where = (PlaceIndex, bool);
 
-/// Writes the plan.
-pub(crate) fn explain(evaluator: &Evaluator<'_, '_>, placement: &Placement) -> Plan {
+/// Writes the plan. `is_brief`: no partners that were considered are named, and nobody who is left waiting.
+pub(crate) fn explain(evaluator: &Evaluator<'_, '_>, placement: &Placement, is_brief: bool) -> Plan {
     let context = evaluator.context;
-    let explainer = Explainer::new(evaluator, placement);
+    let explainer = Explainer::new(evaluator, placement, is_brief);
     let pairings = placement.starts.iter().map(|start| explainer.pairing(start)).collect();
     let mut by_class: BTreeMap<(ClassIndex, Reason), Explanation> = BTreeMap::new();
-    let left_waiting = placement.left.iter().map(|(job, reason)| {
+    let left_waiting = placement.left.iter().filter(|_| !is_brief).map(|(job, reason)| {
         // Jobs of one class get the same answer; only the first is worked out.
         let shared = by_class
             .entry((context.class_of[*job], *reason))
@@ -85,7 +86,7 @@ pub(crate) fn explain(evaluator: &Evaluator<'_, '_>, placement: &Placement) -> P
 }
 
 impl<'s, 'a> Explainer<'s, 'a> {
-    fn new(evaluator: &'s Evaluator<'s, 'a>, placement: &Placement) -> Self {
+    fn new(evaluator: &'s Evaluator<'s, 'a>, placement: &Placement, is_brief: bool) -> Self {
         let context = evaluator.context;
         let devices = context.devices;
         let shown_max = if context.is_thorough { SHOWN_MAX.0 } else { SHOWN_MAX.1 };
@@ -126,6 +127,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
             joined: joins.map(|start| start.device).collect(),
             best: placement.best.clone(),
             ranked: RefCell::default(),
+            is_brief,
         }
     }
 
@@ -297,6 +299,9 @@ impl<'s, 'a> Explainer<'s, 'a> {
         chosen: Option<Partner>,
         count_max: usize,
     ) -> Vec<Candidate> {
+        if self.is_brief {
+            return Vec::new();
+        }
         let class = self.context.class_of[job];
         let mut found: Vec<Candidate> =
             chosen.and_then(|partner| self.candidate(job, class, partner, true)).into_iter().collect();

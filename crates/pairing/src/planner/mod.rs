@@ -11,6 +11,10 @@
 //!
 //! Selection and placement are repeated ([`rounds`]) until the plan passes nobody over and keeps its budget. Steps know those
 //! before them and none behind. Must not know a clock, a socket, SQL or chance.
+//!
+//! Beside the steps: rules of who may share ([`admit`]), of first runs ([`first_run`]) and of room ([`room`]); what is free
+//! ([`free_capacity`]); what is known of trials ([`trial`]), how many one choice began ([`tries`]) and who waits for a verdict
+//! ([`verdicts`]); all that was evaluated, for whoever wants to see it ([`considered`]).
 
 pub(crate) mod admit;
 pub(crate) mod candidates;
@@ -36,7 +40,7 @@ pub use first_run::may_be_joined as may_join_first_run;
 pub use room::{Demands, leaves_room};
 
 use crate::model::InterferenceModel;
-use crate::plan::Plan;
+use crate::plan::{Pairing, Plan};
 use crate::policy::Policy;
 use crate::view::ClusterView;
 use candidates::Evaluator;
@@ -51,7 +55,14 @@ use considered::Considered;
 pub fn plan(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) -> Plan {
     // 1. What is alike.
     let context = PlanContext::new(view, model, policy);
-    plan_in(&Evaluator::new(&context))
+    plan_in(&Evaluator::new(&context), false)
+}
+
+/// The pairings of [`plan`] without what explains them to people: no partners that were considered, and nothing of who is left
+/// waiting. For whoever plans a hundred thousand times and reads none of it.
+pub fn pairings(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) -> Vec<Pairing> {
+    let context = PlanContext::new(view, model, policy);
+    plan_in(&Evaluator::new(&context), true).pairings
 }
 
 /// The same, with every candidate that was evaluated on the way.
@@ -62,17 +73,17 @@ pub(crate) fn plan_with_considered(
 ) -> (Plan, Vec<Considered>) {
     let context = PlanContext::new(view, model, policy);
     let evaluator = Evaluator::new(&context);
-    let plan = plan_in(&evaluator);
+    let plan = plan_in(&evaluator, false);
     (plan, considered::considered(&evaluator))
 }
 
-fn plan_in(evaluator: &Evaluator<'_, '_>) -> Plan {
+fn plan_in(evaluator: &Evaluator<'_, '_>, is_brief: bool) -> Plan {
     // 2. Who could share: empty at first, filled as the selection asks.
     let mut candidates = CandidateSet::new(evaluator);
-    // 3. and 4. Select, hand out devices, and again while that spares devices or treats somebody unfairly.
+    // 3. and 4. Select, hand out devices, and again while devices are spared, somebody is passed over or the budget is exceeded.
     let placement = rounds::settle(&mut candidates);
     // 5. Instances for those who would wait.
     let placement = instances::divide(evaluator, placement);
     // 6. Say why.
-    explanation::explain(evaluator, &placement)
+    explanation::explain(evaluator, &placement, is_brief)
 }

@@ -1,7 +1,7 @@
 //! What Pillion would know by then: profiles of runs alone as their jobs end, and outcomes of shared ones where a duration tells
 //! them, by the rules of the scheduler (`scheduler/profile`).
 
-use super::PoolJob;
+use super::{Kind, PoolJob};
 use crate::jobs::{Ended, Usage};
 use pillion_core::WorkloadKey;
 use pillion_core::metric::{Metric, Metrics};
@@ -16,17 +16,27 @@ const DURATION_VARIATION_MAX: f64 = 0.10;
 const SPEED_DEVIATION_MAX: f64 = 0.2;
 
 /// How one run used the device, as the agent would have measured it alone.
-pub(crate) fn profile_of(workload: WorkloadKey, device_model: &str, usage: &Usage) -> WorkloadProfile {
+pub(super) fn profile_of(kind: &Kind, device_model: &str, usage: &Usage) -> WorkloadProfile {
     let mut metrics = Metrics::default();
     metrics.set_known(Metric::GpuBusyFraction, usage.busy_fraction);
     metrics.set_known(Metric::SmActiveFraction, usage.sm_active_fraction);
     metrics.set_known(Metric::MemoryBandwidthFraction, usage.memory_bandwidth_fraction);
     metrics.set_known(Metric::PowerWatts, usage.power_watts);
+    if let Some(busy) = metrics.get(Metric::GpuBusyFraction) {
+        let Unseen { units_of_busy, bandwidth_of_busy } = kind.unseen;
+        let of_busy =
+            [(Metric::SmActiveFraction, units_of_busy), (Metric::MemoryBandwidthFraction, bandwidth_of_busy)];
+        for (metric, part) in of_busy {
+            if metrics.get(metric).is_none() {
+                metrics.set(metric, busy * part);
+            }
+        }
+    }
     WorkloadProfile {
         metrics,
         memory_bytes_peak: usage.memory_bytes_peak,
         process_count_peak: 1,
-        ..WorkloadProfile::empty(workload, device_model)
+        ..WorkloadProfile::empty(kind.key.clone(), device_model)
     }
 }
 
@@ -35,18 +45,20 @@ pub(crate) fn profile_of(workload: WorkloadKey, device_model: &str, usage: &Usag
 const UNITS_OF_BUSY: std::ops::Range<f64> = 0.3..1.0;
 const BANDWIDTH_OF_BUSY: std::ops::Range<f64> = 0.1..0.7;
 
-/// What agents would have measured of a workload and the site did not is drawn, the same for all of its runs.
-pub(crate) fn fill_in(profile: &mut WorkloadProfile, workload: u32, seed: u64) {
-    let Some(busy) = profile.metrics.get(Metric::GpuBusyFraction) else { return };
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    rng.set_stream(UNSEEN_STREAM + u64::from(workload));
-    for (metric, range) in
-        [(Metric::SmActiveFraction, UNITS_OF_BUSY), (Metric::MemoryBandwidthFraction, BANDWIDTH_OF_BUSY)]
-    {
-        let part = rng.random_range(range);
-        if profile.metrics.get(metric).is_none() {
-            profile.metrics.set(metric, busy * part);
-        }
+/// What agents would have measured of a workload and the site did not, over busy time: the same for all of its runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Unseen {
+    units_of_busy: f64,
+    bandwidth_of_busy: f64,
+}
+
+impl Unseen {
+    /// Drawn for this workload.
+    pub(crate) fn drawn(workload: u32, seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(UNSEEN_STREAM + u64::from(workload));
+        let units_of_busy = rng.random_range(UNITS_OF_BUSY);
+        Self { units_of_busy, bandwidth_of_busy: rng.random_range(BANDWIDTH_OF_BUSY) }
     }
 }
 
@@ -94,14 +106,14 @@ impl Known {
         }
     }
 
-    /// A run alone has ended.
-    pub(crate) fn add_solo(&mut self, job: &PoolJob) {
+    /// A run alone has ended, which used the device so.
+    pub(crate) fn add_solo(&mut self, job: &PoolJob, measured: &WorkloadProfile) {
         if job.ended != Ended::Completed || !job.usage.is_profile() {
             return;
         }
         self.durations.add(job.seconds);
         for (at, metric) in METRICS.into_iter().enumerate() {
-            if let Some(value) = job.profile.metrics.get(metric) {
+            if let Some(value) = measured.metrics.get(metric) {
                 let (sum, count) = &mut self.sums[at];
                 *sum += value;
                 *count += 1;

@@ -3,7 +3,7 @@
 //! more often than asked.
 //!
 //! ```text
-//! arrivals, ends ─► view ─► pillion_pairing::plan ─► seats ─► truth: speeds ─► ends ─► learn: profiles, outcomes, model ─┐
+//! arrivals, ends ─► view ─► pillion_pairing::pairings ─► seats ─► truth: speeds ─► ends ─► learn: profiles, outcomes, model ─┐
 //!                    ▲──────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 
@@ -13,21 +13,23 @@ mod seats;
 mod tests;
 pub(crate) mod truth;
 mod view;
+mod waiting;
 
-pub(crate) use learn::{fill_in, profile_of};
+pub(crate) use learn::Unseen;
 
 use crate::jobs::{Ended, Usage};
 use learn::Known;
-use pillion_core::Shards;
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
+use pillion_core::{Shards, WorkloadKey};
 use pillion_pairing::model::{Owners, TrainOptions, train};
-use pillion_pairing::{Learned, Observation, Pairing, Policy, ProfileBook, plan};
+use pillion_pairing::{Learned, Observation, Pairing, Policy, ProfileBook, pairings};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 use truth::Truth;
+use waiting::Waiting;
 
 /// Two that do not fit are found out after five minutes, and both start again.
 const UNFIT_SECONDS: f64 = 300.0;
@@ -57,8 +59,6 @@ pub(crate) struct Setting {
     pub(crate) no_account: u32,
     /// Between two plans at least so much time passes.
     pub(crate) plan_seconds: f64,
-    /// What a GPU draws at rest, where the site says so.
-    pub(crate) idle_watts: Option<f64>,
 }
 
 /// A node of the pool.
@@ -71,13 +71,24 @@ pub(crate) struct PoolNode {
     pub(crate) memory_mib_free: u64,
 }
 
+/// What jobs of one workload on one type of GPU have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Kind {
+    pub(crate) workload: u32,
+    pub(crate) gpu_type: u32,
+    /// The workload, in the planner's words.
+    pub(crate) key: WorkloadKey,
+    /// What nobody measured of it.
+    pub(crate) unseen: Unseen,
+}
+
 /// A managed job: one GPU on one node.
 #[derive(Debug, Clone)]
 pub(crate) struct PoolJob {
     pub(crate) user: u32,
     pub(crate) account: u32,
-    pub(crate) workload: u32,
-    pub(crate) gpu_type: u32,
+    /// Its kind, by place.
+    pub(crate) kind: u32,
     pub(crate) eligible_at: f64,
     /// How long it runs alone.
     pub(crate) seconds: f64,
@@ -87,13 +98,19 @@ pub(crate) struct PoolJob {
     pub(crate) memory_mib: u64,
     pub(crate) ended: Ended,
     pub(crate) usage: Usage,
-    /// How this very run uses the device alone.
-    pub(crate) profile: WorkloadProfile,
 }
 
-impl PoolJob {
-    fn kind(&self) -> (u32, u32) {
-        (self.workload, self.gpu_type)
+/// All that is to be done.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Work {
+    /// In the order of `eligible_at`.
+    pub(crate) jobs: Vec<PoolJob>,
+    pub(crate) kinds: Vec<Kind>,
+}
+
+impl Work {
+    fn kind(&self, job: &PoolJob) -> &Kind {
+        &self.kinds[job.kind as usize]
     }
 }
 
@@ -101,6 +118,8 @@ impl PoolJob {
 #[derive(Debug, Clone)]
 struct Seat {
     job: usize,
+    /// How this very run uses the device alone.
+    profile: Box<WorkloadProfile>,
     sharing: Sharing,
     shards: Shards,
     memory_bytes: Option<u64>,
@@ -163,30 +182,31 @@ pub(crate) struct PoolOutcome {
     pub(crate) near_out_of_memory: usize,
     /// Jobs that sharing slowed beyond their time limit.
     pub(crate) limit_hits: usize,
-    /// What a GPU at rest would have drawn for what was saved, as far as power is known.
-    pub(crate) joules_saved: f64,
-    /// Of the shared hours those of which power is known.
+    /// Of the shared hours those of which power is known, and what a GPU at rest would have drawn in them.
     pub(crate) power_known_hours: f64,
+    pub(crate) rest_watt_hours: f64,
     pub(crate) plans: usize,
 }
 
-/// Plays jobs, which stand in the order of `eligible_at`, on nodes.
-pub(crate) fn play(nodes: &[PoolNode], jobs: &[PoolJob], setting: &Setting, truth: &Truth) -> PoolOutcome {
-    let mut pool = Pool::new(nodes, jobs, setting, truth);
+/// Plays all of it on these nodes.
+pub(crate) fn play(nodes: &[PoolNode], work: &Work, setting: &Setting, truth: &Truth) -> PoolOutcome {
+    let mut pool = Pool::new(nodes, work, setting, truth);
     pool.run();
     pool.outcome
 }
 
 struct Pool<'p> {
+    work: &'p Work,
     jobs: &'p [PoolJob],
     setting: &'p Setting,
     truth: &'p Truth,
     nodes: Vec<PoolNode>,
     devices: Vec<Device>,
     device_of: FxHashMap<(String, String), usize>,
-    waiting: BTreeSet<(u64, usize)>,
+    waiting: Waiting,
     goes_alone: FxHashSet<usize>,
-    known: FxHashMap<(u32, u32), Known>,
+    /// By kind.
+    known: Vec<Option<Known>>,
     observations: Vec<Observation>,
     trained_on: usize,
     model: Learned,
@@ -224,7 +244,8 @@ fn options() -> TrainOptions {
 }
 
 impl<'p> Pool<'p> {
-    fn new(nodes: &[PoolNode], jobs: &'p [PoolJob], setting: &'p Setting, truth: &'p Truth) -> Self {
+    fn new(nodes: &[PoolNode], work: &'p Work, setting: &'p Setting, truth: &'p Truth) -> Self {
+        let jobs = &work.jobs;
         let mut devices = Vec::new();
         for (at, node) in nodes.iter().enumerate() {
             devices.extend((0..node.gpus).map(|index| Device {
@@ -242,15 +263,16 @@ impl<'p> Pool<'p> {
         let device_of =
             named.map(|(at, device)| ((nodes[device.node].name.clone(), device.gres.clone()), at)).collect();
         Self {
+            work,
             jobs,
             setting,
             truth,
             nodes: nodes.to_vec(),
             devices,
             device_of,
-            waiting: BTreeSet::new(),
+            waiting: Waiting::new(setting.gpu_types.len()),
             goes_alone: FxHashSet::default(),
-            known: FxHashMap::default(),
+            known: vec![None; work.kinds.len()],
             observations: Vec::new(),
             trained_on: 0,
             model: train(&ProfileBook::default(), &[], &options()),
@@ -264,7 +286,7 @@ impl<'p> Pool<'p> {
     /// Whether some node of the pool could run it.
     fn is_possible(&self, job: &PoolJob) -> bool {
         self.nodes.iter().any(|node| {
-            node.gpu_type == job.gpu_type
+            node.gpu_type == self.work.kind(job).gpu_type
                 && node.gpus > 0
                 && node.cpus_free >= job.cpus
                 && node.memory_mib_free >= job.memory_mib
@@ -288,7 +310,7 @@ impl<'p> Pool<'p> {
             }
             while let Some(job) = arrivals.next_if(|job| self.jobs[*job].eligible_at <= self.now) {
                 self.outcome.solo_hours += self.jobs[job].seconds / 3600.0;
-                self.waiting.insert((self.jobs[job].order, job));
+                self.wait(job);
                 is_changed = true;
             }
             if is_changed && !self.waiting.is_empty() && self.now >= plan_at {
@@ -296,6 +318,11 @@ impl<'p> Pool<'p> {
                 plan_at = self.now + self.setting.plan_seconds;
             }
         }
+    }
+
+    fn wait(&mut self, job: usize) {
+        let this = &self.jobs[job];
+        self.waiting.insert(self.work.kind(this).gpu_type, (this.order, job));
     }
 
     /// When the next thing happens on a device.
@@ -318,9 +345,9 @@ impl<'p> Pool<'p> {
     fn plan(&mut self) -> bool {
         let Some(view) = self.view() else { return false };
         self.outcome.plans += 1;
-        let planned = plan(&view, &self.model, &self.setting.policy);
-        let has_started = !planned.pairings.is_empty();
-        for pairing in &planned.pairings {
+        let planned = pairings(&view, &self.model, &self.setting.policy);
+        let has_started = !planned.is_empty();
+        for pairing in &planned {
             self.carry_out(pairing);
         }
         // Of a long queue the rest is planned at the next look.
@@ -350,11 +377,9 @@ impl<'p> Pool<'p> {
         if !has_grown || seen < self.trained_on + RETRAIN_MIN {
             return;
         }
-        let mut profiles: BTreeMap<(u32, u32), WorkloadProfile> = BTreeMap::new();
-        for (kind, known) in &self.known {
-            profiles.insert(*kind, known.profile.clone());
-        }
-        let book = ProfileBook::from(profiles.into_values().collect::<Vec<_>>());
+        let known: Vec<WorkloadProfile> =
+            self.known.iter().flatten().map(|known| known.profile.clone()).collect();
+        let book = ProfileBook::from(known);
         self.model = train(&book, &self.observations, &options());
         self.trained_on = seen;
     }

@@ -1,10 +1,9 @@
 //! Who is on which device, how fast, and what it costs: time passes, jobs come, end, or do not fit.
 
-use super::learn::Known;
-use super::truth::Present;
+use super::learn::{Known, profile_of};
+use super::truth::{Foretold, Present};
 use super::{Device, Event, MEMORY_NEAR_FRACTION, Partner, Pool, Seat, TOGETHER_SECONDS, UNFIT_SECONDS};
 use crate::jobs::Ended;
-use pillion_core::metric::Metric;
 use pillion_core::share::Sharing;
 use pillion_core::units::keeps_promise;
 use pillion_pairing::{InterferenceModel as _, Member, Observation, ObservedTenant, TenantInput};
@@ -17,7 +16,7 @@ impl Pool<'_> {
     /// Brings a device up to now.
     pub(super) fn pass_time(&mut self, device: usize) {
         let now = self.now;
-        let idle = self.idle_watts(device);
+        let rest_watts = self.rest_watts(device);
         let this = &mut self.devices[device];
         let seconds = (now - this.touched_at).max(0.0);
         this.touched_at = now;
@@ -37,23 +36,19 @@ impl Pool<'_> {
         self.outcome.busy_hours += hours;
         if is_shared {
             self.outcome.shared_hours += hours;
-            if let Some(idle) = idle {
-                let gained: f64 = self.devices[device].seats.iter().map(|seat| seat.speed).sum::<f64>() - 1.0;
-                self.outcome.joules_saved += idle * gained * seconds;
+            if let Some(watts) = rest_watts {
+                self.outcome.rest_watt_hours += watts * hours;
                 self.outcome.power_known_hours += hours;
             }
         }
     }
 
     /// What a GPU at rest draws, by what its tenants draw alone.
-    fn idle_watts(&self, device: usize) -> Option<f64> {
-        if self.setting.idle_watts.is_some() {
-            return self.setting.idle_watts;
-        }
+    fn rest_watts(&self, device: usize) -> Option<f64> {
         let watts = self.devices[device]
             .seats
             .iter()
-            .map(|seat| self.jobs[seat.job].profile.metrics.get(Metric::PowerWatts));
+            .map(|seat| self.jobs[seat.job].usage.power_watts.map(f64::from));
         let least = watts.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::min)?;
         Some(least * POWER_IDLE_FRACTION)
     }
@@ -61,9 +56,11 @@ impl Pool<'_> {
     /// A job comes to a device.
     pub(super) fn seat(&mut self, device: usize, number: usize, member: &Member) {
         let job = &self.jobs[number];
-        if !self.waiting.remove(&(job.order, number)) {
+        let kind = self.work.kind(job);
+        if !self.waiting.remove(kind.gpu_type, (job.order, number)) {
             return;
         }
+        let model = &self.setting.gpu_types[kind.gpu_type as usize].name;
         let node = &mut self.nodes[self.devices[device].node];
         // The planner looks at both before it places anybody.
         node.cpus_free = node.cpus_free.checked_sub(job.cpus).expect("no node is overbooked");
@@ -72,6 +69,7 @@ impl Pool<'_> {
         self.outcome.started_at[number].get_or_insert(self.now);
         self.devices[device].seats.push(Seat {
             job: number,
+            profile: Box::new(profile_of(kind, model, &job.usage)),
             sharing: member.sharing,
             shards: member.shards,
             memory_bytes: member.memory_bytes,
@@ -89,44 +87,42 @@ impl Pool<'_> {
         let this = &self.devices[device];
         let booked: u32 = this.seats.iter().map(|seat| u32::from(seat.shards.count())).sum();
         assert!(booked <= 100, "no device is overbooked");
-        if has_come && this.seats.len() > 1 {
-            self.count_group(device);
-        }
-        let this = &self.devices[device];
         let fits = this.seats.len() < 2 || self.fits_memory(this);
         let present: Vec<Present<'_>> = this.seats.iter().map(|seat| self.present(seat)).collect();
+        let foretold = Foretold::of(&present);
         let speeds = match &present[..] {
             [] => Some(Vec::new()),
             [one] if one.sharing.cap().is_none() => Some(vec![1.0]),
-            several => self.truth.speeds(several).filter(|_| fits),
+            several => self.truth.speeds(several, &foretold).filter(|_| fits),
         };
-        let (is_shared, has_fitted) = (present.len() > 1, speeds.is_some());
-        let this = &mut self.devices[device];
-        this.unfit_at = (!has_fitted).then_some(self.now + UNFIT_SECONDS);
-        let partners: Vec<usize> = this.seats.iter().map(|seat| seat.job).collect();
-        for (at, seat) in this.seats.iter_mut().enumerate() {
-            seat.speed = speeds.as_ref().map_or(0.0, |speeds| speeds[at]);
-            if is_shared {
-                seat.partner = met(seat.partner, seat.job, &partners);
-            }
+        if has_come && present.len() > 1 {
+            let risk = foretold.risk(self.setting.policy.slowdown_ratio_max);
+            self.count_group(device, risk, speeds.as_deref());
         }
-        if has_come
-            && is_shared
-            && let Some(speeds) = speeds
-        {
-            let promise = self.setting.policy.slowdown_ratio_max.value();
-            self.outcome.broken += speeds.iter().filter(|speed| !keeps_promise(**speed, promise)).count();
-        }
-        self.devices[device].version += 1;
+        self.go_on(device, speeds.as_deref());
         self.wait_for(device);
     }
 
-    fn present(&self, seat: &Seat) -> Present<'_> {
+    /// Everybody here at the speed that he has from now on; `None`: they do not fit.
+    fn go_on(&mut self, device: usize, speeds: Option<&[f64]>) {
+        let this = &mut self.devices[device];
+        this.unfit_at = speeds.is_none().then_some(self.now + UNFIT_SECONDS);
+        let partners: Vec<usize> = this.seats.iter().map(|seat| seat.job).collect();
+        for (at, seat) in this.seats.iter_mut().enumerate() {
+            seat.speed = speeds.map_or(0.0, |speeds| speeds[at]);
+            if partners.len() > 1 {
+                seat.partner = met(seat.partner, seat.job, &partners);
+            }
+        }
+        this.version += 1;
+    }
+
+    fn present<'s>(&'s self, seat: &'s Seat) -> Present<'s> {
         let job = &self.jobs[seat.job];
         // A run of which nobody says anything is taken for what its workload is known to be.
-        let known = self.known.get(&job.kind()).filter(|_| !job.usage.is_profile());
-        let profile = known.map_or(&job.profile, |known| &known.profile);
-        Present { workload: job.workload, profile, sharing: seat.sharing }
+        let known = self.known[job.kind as usize].as_ref().filter(|_| !job.usage.is_profile());
+        let profile = known.map_or(&*seat.profile, |known| &known.profile);
+        Present { workload: self.work.kind(job).workload, profile, sharing: seat.sharing }
     }
 
     /// Whether what these very runs need at most is there: profiles are of other runs.
@@ -139,35 +135,33 @@ impl Pool<'_> {
         device.seats.iter().filter_map(|seat| self.present(seat).profile.memory_bytes_peak).sum()
     }
 
-    /// Several are together that were not before: what the model says of it, and how full the memory is.
-    fn count_group(&mut self, device: usize) {
+    /// Several are together that were not before: what the model says of it, what is foretold, what comes of it (`None`: they do not
+    /// fit), and how full the memory is.
+    fn count_group(&mut self, device: usize, risk_foretold: f64, speeds: Option<&[f64]>) {
         let this = &self.devices[device];
-        let empty: Vec<Known> = this
-            .seats
-            .iter()
-            .map(|seat| Known::new(self.jobs[seat.job].profile.workload.clone(), ""))
-            .collect();
-        let profiles = this.seats.iter().zip(&empty).map(|(seat, empty)| {
-            self.known.get(&self.jobs[seat.job].kind()).map_or(&empty.profile, |known| &known.profile)
-        });
-        let tenants: Vec<TenantInput<'_>> = profiles
+        let seen = this.seats.iter().map(|seat| self.known[self.jobs[seat.job].kind as usize].as_ref());
+        // Of one of which nothing is known the planner would not have let it share.
+        let tenants: Option<Vec<TenantInput<'_>>> = seen
             .zip(&this.seats)
-            .map(|(profile, seat)| TenantInput { profile, sharing: seat.sharing })
+            .map(|(known, seat)| Some(TenantInput { profile: &known?.profile, sharing: seat.sharing }))
             .collect();
         let model = &self.setting.gpu_types[this.gpu_type as usize];
         let promise = self.setting.policy.slowdown_ratio_max;
-        let estimates = self.model.predict(&tenants, &model.name).unwrap_or_default();
-        let risk: f64 = estimates.iter().map(|estimate| estimate.break_probability(promise)).sum();
+        let estimates = tenants.and_then(|tenants| self.model.predict(&tenants, &model.name).ok());
+        let risk: f64 =
+            estimates.unwrap_or_default().iter().map(|estimate| estimate.break_probability(promise)).sum();
         let used = self.memory_of(this);
         #[expect(clippy::cast_precision_loss, reason = "memory is far below 2^53 bytes")]
         let fill = model.memory_bytes.map_or(0.0, |all| used as f64 / all.max(1) as f64);
-        let present: Vec<Present<'_>> = this.seats.iter().map(|seat| self.present(seat)).collect();
-        let risk_foretold = super::truth::risk(&present, promise);
+        let is_kept = |speed: &&f64| keeps_promise(**speed, promise.value());
+        let broken = speeds.map_or(0, |speeds| speeds.len() - speeds.iter().filter(is_kept).count());
+        let tenancies = this.seats.len();
         let outcome = &mut self.outcome;
         outcome.groups += 1;
-        outcome.risk_foretold_sum += risk_foretold;
-        outcome.tenancies += tenants.len();
+        outcome.tenancies += tenancies;
         outcome.risk_sum += risk;
+        outcome.risk_foretold_sum += risk_foretold;
+        outcome.broken += broken;
         outcome.near_out_of_memory += usize::from(fill > MEMORY_NEAR_FRACTION && fill <= 1.0);
     }
 
@@ -237,8 +231,10 @@ impl Pool<'_> {
         }
         if seat.partner == Partner::Nobody {
             let model = &self.setting.gpu_types[self.devices[device].gpu_type as usize].name;
-            let known = self.known.entry(job.kind());
-            known.or_insert_with(|| Known::new(job.profile.workload.clone(), model)).add_solo(job);
+            let known = &mut self.known[job.kind as usize];
+            known
+                .get_or_insert_with(|| Known::new(self.work.kind(job).key.clone(), model))
+                .add_solo(job, &seat.profile);
             return;
         }
         if let Partner::One(partner) = seat.partner
@@ -251,7 +247,7 @@ impl Pool<'_> {
     /// What the agents would have told of a run beside one other.
     fn observe(&mut self, seat: &Seat, partner: usize, device: usize) {
         let job = &self.jobs[seat.job];
-        let known = self.known.get(&job.kind());
+        let known = self.known[job.kind as usize].as_ref();
         let speed =
             known.and_then(|known| known.speed_by_duration(job, seat.alone_seconds, seat.shared_seconds));
         let Some(speed) = speed else { return };
@@ -268,8 +264,8 @@ impl Pool<'_> {
         self.observations.push(Observation {
             device_model: self.setting.gpu_types[self.devices[device].gpu_type as usize].name.clone(),
             tenants: vec![
-                tenant(&job.profile.workload, seat.sharing, Some(speed)),
-                tenant(&self.jobs[partner].profile.workload, sharing, None),
+                tenant(&self.work.kind(job).key, seat.sharing, Some(speed)),
+                tenant(&self.work.kind(&self.jobs[partner]).key, sharing, None),
             ],
             power_watts: None,
             fits: true,
@@ -284,7 +280,7 @@ impl Pool<'_> {
         self.outcome.out_of_memory += 1;
         let seats = std::mem::take(&mut self.devices[device].seats);
         let tenants = seats.iter().map(|seat| ObservedTenant {
-            workload: self.jobs[seat.job].profile.workload.clone(),
+            workload: self.work.kind(&self.jobs[seat.job]).key.clone(),
             sharing: seat.sharing,
             speed_fraction: None,
             is_self_reported: false,
@@ -300,7 +296,7 @@ impl Pool<'_> {
         for seat in seats {
             self.leave(device, seat.job);
             self.goes_alone.insert(seat.job);
-            self.waiting.insert((self.jobs[seat.job].order, seat.job));
+            self.wait(seat.job);
         }
         self.learn_anew();
         self.settle(device, false);

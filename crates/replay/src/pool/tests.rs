@@ -1,7 +1,6 @@
 //! The pool, played out in worlds small enough to be counted by hand, and what holds of every one.
 
 use super::*;
-use pillion_core::WorkloadKey;
 use pillion_pairing::UserPolicy;
 use proptest::prelude::*;
 
@@ -14,7 +13,6 @@ fn setting() -> Setting {
         gpu_types: vec![GpuType { name: "h100".to_owned(), memory_bytes: Some(80 * GIB) }],
         no_account: u32::MAX,
         plan_seconds: 2.0,
-        idle_watts: Some(100.0),
     }
 }
 
@@ -28,13 +26,13 @@ fn job(workload: u32, eligible_at: f64, seconds: f64, use_fraction: Option<f32>)
         sm_active_fraction: use_fraction,
         memory_bandwidth_fraction: use_fraction.map(|part| part / 2.0),
         memory_bytes_peak: use_fraction.map(|_| 10 * GIB),
+        power_watts: use_fraction.map(|_| 200.0),
         ..Usage::default()
     };
     PoolJob {
         user: workload,
         account: 0,
-        workload,
-        gpu_type: 0,
+        kind: workload,
         eligible_at,
         seconds,
         limit_seconds: Some(seconds * 10.0),
@@ -43,32 +41,46 @@ fn job(workload: u32, eligible_at: f64, seconds: f64, use_fraction: Option<f32>)
         memory_mib: 1024,
         ended: Ended::Completed,
         usage,
-        profile: profile_of(WorkloadKey::new(format!("{workload}/{workload}")), "h100", &usage),
     }
 }
 
-fn in_order(mut jobs: Vec<PoolJob>) -> Vec<PoolJob> {
+/// Each workload on the one type of GPU.
+fn kinds(gpu_type: u32) -> Vec<Kind> {
+    let kind = |workload| Kind {
+        workload,
+        gpu_type,
+        key: WorkloadKey::new(format!("{workload}/{workload}")),
+        unseen: Unseen::drawn(workload, 1),
+    };
+    (0..4).map(kind).collect()
+}
+
+fn in_order(mut jobs: Vec<PoolJob>) -> Work {
     jobs.sort_by(|a, b| a.eligible_at.total_cmp(&b.eligible_at));
     for (order, job) in (0..).zip(&mut jobs) {
         job.order = order;
     }
-    jobs
+    Work { jobs, kinds: kinds(0) }
 }
 
 #[test]
 fn a_first_run_is_alone_and_the_second_shares() {
     let light = Some(0.1);
-    let jobs = in_order(vec![
+    let work = in_order(vec![
         job(1, 0.0, 1000.0, light),
         job(2, 0.0, 1000.0, light),
         job(1, 5000.0, 1000.0, light),
         job(2, 5000.0, 1000.0, light),
     ]);
-    let played = play(&[node(4)], &jobs, &setting(), &Truth::Drawn(1));
+    let played = play(&[node(4)], &work, &setting(), &Truth::Drawn(1));
     assert_eq!((played.groups, played.tenancies, played.slowdowns.len()), (1, 2, 2), "{played:?}");
     let saved = played.solo_hours - played.busy_hours;
     assert!((0.2..=1000.0 / 3600.0 + 1e-9).contains(&saved), "{saved}");
-    assert!((played.joules_saved / 3.6e6 - 0.1 * saved).abs() < 0.01, "{played:?}");
+    // 30 % of what each of them draws.
+    let rest_watts = played.rest_watt_hours / played.power_known_hours;
+    assert!(
+        (rest_watts - 60.0).abs() < 1e-9 && (played.power_known_hours - played.shared_hours).abs() < 1e-9
+    );
     assert!(played.started_at.iter().all(Option::is_some) && played.limit_hits == 0);
 }
 
@@ -87,17 +99,16 @@ fn what_nobody_has_measured_never_shares() {
 
 #[test]
 fn who_needs_more_memory_than_ever_before_ends_both_and_they_start_again_alone() {
-    let mut jobs = in_order(vec![
+    let mut work = in_order(vec![
         job(1, 0.0, 1000.0, Some(0.1)),
         job(2, 0.0, 1000.0, Some(0.1)),
         job(1, 5000.0, 1000.0, Some(0.1)),
         job(2, 5000.0, 1000.0, Some(0.1)),
     ]);
-    for job in &mut jobs[2..] {
+    for job in &mut work.jobs[2..] {
         job.usage.memory_bytes_peak = Some(50 * GIB);
-        job.profile.memory_bytes_peak = Some(50 * GIB);
     }
-    let played = play(&[node(4)], &jobs, &setting(), &Truth::Drawn(1));
+    let played = play(&[node(4)], &work, &setting(), &Truth::Drawn(1));
     assert_eq!((played.out_of_memory, played.slowdowns.len()), (1, 2), "{played:?}");
     let lost = played.busy_hours - played.solo_hours;
     assert!((lost - UNFIT_SECONDS / 3600.0).abs() < 1e-6, "{lost}");
@@ -124,11 +135,28 @@ fn whoever_sharing_slows_beyond_the_time_limit_is_done_again() {
     assert!(played.busy_hours > played.solo_hours - played.shared_hours, "what is lost is counted");
 }
 
+#[test]
+fn who_waits_for_one_type_of_gpu_keeps_nobody_from_another() {
+    // The one GPU of the first type is held for long, and more wait for it than are looked at.
+    let nodes = [node(1), PoolNode { name: "n2".to_owned(), gpu_type: 1, ..node(1) }];
+    let mut jobs = vec![job(1, 0.0, 1e6, None)];
+    jobs.extend((0..200).map(|_| job(1, 10.0, 100.0, None)));
+    jobs.push(PoolJob { kind: 6, ..job(2, 20.0, 100.0, None) });
+    let mut work = in_order(jobs);
+    work.kinds.extend(kinds(1));
+    let gpu_types =
+        ["a100", "h100"].map(|name| GpuType { name: name.to_owned(), memory_bytes: Some(80 * GIB) });
+    let setting = Setting { gpu_types: gpu_types.to_vec(), ..setting() };
+    let played = play(&nodes, &work, &setting, &Truth::Drawn(1));
+    assert_eq!(played.started_at.last(), Some(&Some(20.0)));
+    assert!(played.started_at[1].is_some_and(|start| start >= 1e6));
+}
+
 prop_compose! {
     fn world()(
         gpus in prop::collection::vec(1u32..4, 1..3),
         raw in prop::collection::vec((0u32..4, 0u32..20_000, 60u32..4000, prop::option::of(0u8..100), 1u32..40), 1..40),
-    ) -> (Vec<PoolNode>, Vec<PoolJob>) {
+    ) -> (Vec<PoolNode>, Work) {
         let nodes = gpus.iter().enumerate().map(|(at, gpus)| PoolNode { name: format!("n{at}"), ..node(*gpus) }).collect();
         let jobs = raw.into_iter().map(|(workload, at, seconds, part, cpus)| PoolJob {
             cpus,
@@ -142,8 +170,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     /// Overbooked nodes and devices are assertions of the pool itself.
     #[test]
-    fn every_job_runs_no_node_is_overbooked_and_hours_add_up((nodes, jobs) in world(), seed in 0u64..5) {
-        let played = play(&nodes, &jobs, &setting(), &Truth::Drawn(seed));
+    fn every_job_runs_no_node_is_overbooked_and_hours_add_up((nodes, work) in world(), seed in 0u64..5) {
+        let played = play(&nodes, &work, &setting(), &Truth::Drawn(seed));
+        let jobs = &work.jobs;
         prop_assert!(jobs.iter().zip(&played.started_at).all(|(job, start)| start.is_some_and(|start| start >= job.eligible_at)));
         let solo: f64 = jobs.iter().map(|job| job.seconds / 3600.0).sum();
         prop_assert!((played.solo_hours - solo).abs() < 1e-6);
@@ -151,6 +180,6 @@ proptest! {
         prop_assert!(played.solo_hours - played.busy_hours <= played.shared_hours + 1e-6, "{played:?}");
         prop_assert!(played.slowdowns.iter().all(|slowdown| *slowdown >= 1.0 - 1e-6));
         prop_assert!(played.tenancies >= 2 * played.groups && played.risk_sum <= crate::report::count(played.tenancies));
-        prop_assert_eq!(&played, &play(&nodes, &jobs, &setting(), &Truth::Drawn(seed)), "it is the same again");
+        prop_assert_eq!(&played, &play(&nodes, &work, &setting(), &Truth::Drawn(seed)), "it is the same again");
     }
 }

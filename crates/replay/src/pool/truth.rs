@@ -44,10 +44,10 @@ pub enum Truth {
 }
 
 impl Truth {
-    /// The speed of each, over its speed alone; `None`: they do not fit together.
-    pub(crate) fn speeds(&self, tenants: &[Present<'_>]) -> Option<Vec<f64>> {
+    /// The speed of each, over its speed alone; `None`: they do not fit together. `foretold`: of these tenants.
+    pub(crate) fn speeds(&self, tenants: &[Present<'_>], foretold: &Foretold) -> Option<Vec<f64>> {
         match self {
-            Self::Drawn(seed) => Some(drawn(*seed, tenants)),
+            Self::Drawn(seed) => Some(drawn(*seed, tenants, foretold)),
             Self::Measured(pairs) => pairs.speeds(tenants),
         }
     }
@@ -95,24 +95,48 @@ fn speed_by_busy(sum: f64) -> Speed {
     }
 }
 
-/// What is known of the speed of each.
-fn foretold(tenants: &[Present<'_>]) -> Vec<Speed> {
-    let of_all = speed_by_busy(tenants.iter().map(|tenant| busy(tenant.profile)).sum());
-    let uncapped: Vec<Sharing> = tenants
-        .iter()
-        .map(|tenant| Sharing::by(tenant.sharing.mechanism(), None, tenant.sharing.ccs_mode()))
-        .collect();
-    let (as_is, without) = (modelled(tenants, None), modelled(tenants, Some(&uncapped)));
-    let each = as_is.into_iter().zip(without).zip(tenants).map(|((as_is, without), tenant)| {
-        let mean = match tenant.sharing.mechanism() {
-            // What a cap does to a speed only the model says.
-            Mechanism::Mps => of_all.mean * as_is / without.max(SPEED_MIN),
-            // Of other ways nothing was published; they do no better.
-            Mechanism::Ccs | Mechanism::Mig | Mechanism::TimeSliced => of_all.mean.min(as_is),
+/// What is known of the speed of each of several; nothing of one alone.
+#[derive(Debug, Clone)]
+pub(crate) struct Foretold(Vec<Speed>);
+
+impl Foretold {
+    pub(crate) fn of(tenants: &[Present<'_>]) -> Self {
+        if tenants.len() < 2 {
+            return Self(Vec::new());
+        }
+        let of_all = speed_by_busy(tenants.iter().map(|tenant| busy(tenant.profile)).sum());
+        let is_uncapped_mps = |tenant: &Present<'_>| {
+            tenant.sharing.mechanism() == Mechanism::Mps && tenant.sharing.cap().is_none()
         };
-        Speed { mean: mean.min(1.0), ..of_all }
-    });
-    each.collect()
+        if tenants.iter().all(is_uncapped_mps) {
+            // As those were of whom it was published.
+            return Self(vec![of_all; tenants.len()]);
+        }
+        let uncapped: Vec<Sharing> = tenants
+            .iter()
+            .map(|tenant| Sharing::by(tenant.sharing.mechanism(), None, tenant.sharing.ccs_mode()))
+            .collect();
+        let (as_is, without) = (modelled(tenants, None), modelled(tenants, Some(&uncapped)));
+        let each = as_is.into_iter().zip(without).zip(tenants).map(|((as_is, without), tenant)| {
+            let mean = match tenant.sharing.mechanism() {
+                // What a cap does to a speed only the model says.
+                Mechanism::Mps => of_all.mean * as_is / without.max(SPEED_MIN),
+                // Of other ways nothing was published; they do no better.
+                Mechanism::Ccs | Mechanism::Mig | Mechanism::TimeSliced => of_all.mean.min(as_is),
+            };
+            Speed { mean: mean.min(1.0), ..of_all }
+        });
+        Self(each.collect())
+    }
+
+    /// How probably each is slower than promised, added up.
+    pub(crate) fn risk(&self, promise: SlowdownRatio) -> f64 {
+        let least = promise.value().recip();
+        let of_one = |speed: &Speed| {
+            0.5 * libm::erfc((speed.mean - least) / speed.deviation.max(1e-6) / std::f64::consts::SQRT_2)
+        };
+        self.0.iter().map(of_one).sum()
+    }
 }
 
 /// Speeds by the model of profiles alone; 1 where it knows nothing.
@@ -130,16 +154,7 @@ fn modelled(tenants: &[Present<'_>], sharings: Option<&[Sharing]>) -> Vec<f64> {
         .map_or_else(|_| vec![1.0; tenants.len()], |all| all.iter().map(|own| own.speed_fraction).collect())
 }
 
-/// How probably each is slower than promised, added up.
-pub(crate) fn risk(tenants: &[Present<'_>], promise: SlowdownRatio) -> f64 {
-    let least = promise.value().recip();
-    let of_one = |speed: &Speed| {
-        0.5 * libm::erfc((speed.mean - least) / speed.deviation.max(1e-6) / std::f64::consts::SQRT_2)
-    };
-    foretold(tenants).iter().map(of_one).sum()
-}
-
-fn drawn(seed: u64, tenants: &[Present<'_>]) -> Vec<f64> {
+fn drawn(seed: u64, tenants: &[Present<'_>], foretold: &Foretold) -> Vec<f64> {
     if tenants.len() == 1 {
         // Alone under a cap nobody else matters.
         return modelled(tenants, None);
@@ -147,7 +162,7 @@ fn drawn(seed: u64, tenants: &[Present<'_>]) -> Vec<f64> {
     let mut all: Vec<u32> = tenants.iter().map(|tenant| tenant.workload).collect();
     all.sort_unstable();
     let site = normal((seed, "site"));
-    let speeds = foretold(tenants).into_iter().zip(tenants).map(|(speed, tenant)| {
+    let speeds = foretold.0.iter().zip(tenants).map(|(speed, tenant)| {
         let own = normal((seed, "workload", tenant.workload));
         let pair = normal((seed, "pair", &all, tenant.workload));
         let deviations = SITE_PART * site + WORKLOAD_PART * own + PAIR_PART * pair;
@@ -237,16 +252,19 @@ mod tests {
         let present = |workload, profile| Present { workload, profile, sharing };
         let pair = [present(1, &light), present(2, &heavy)];
         let turned = [present(2, &heavy), present(1, &light)];
-        let speeds = Truth::Drawn(7).speeds(&pair).unwrap();
-        let mut back = Truth::Drawn(7).speeds(&turned).unwrap();
+        let drawn = |seed, tenants: &[Present<'_>]| {
+            Truth::Drawn(seed).speeds(tenants, &Foretold::of(tenants)).unwrap()
+        };
+        let speeds = drawn(7, &pair);
+        let mut back = drawn(7, &turned);
         back.reverse();
         assert_eq!(speeds, back);
-        assert_ne!(Some(speeds), Truth::Drawn(8).speeds(&pair));
-        let of_many: Vec<f64> = (0..200).map(|seed| Truth::Drawn(seed).speeds(&pair).unwrap()[0]).collect();
+        assert_ne!(speeds, drawn(8, &pair));
+        let of_many: Vec<f64> = (0..200).map(|seed| drawn(seed, &pair)[0]).collect();
         assert!(of_many.iter().all(|speed| (SPEED_MIN..=1.0).contains(speed)));
         let promise = SlowdownRatio::try_promise(1.25).unwrap();
         assert!(
-            risk(&pair, promise) > 0.5 && risk(&[pair[0], pair[0]], promise) < 0.3,
+            Foretold::of(&pair).risk(promise) > 0.5 && Foretold::of(&[pair[0], pair[0]]).risk(promise) < 0.3,
             "the busier the riskier"
         );
         assert!(of_many.iter().any(|speed| *speed < 0.8) && of_many.iter().any(|speed| *speed > 0.95));

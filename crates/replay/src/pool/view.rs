@@ -4,13 +4,15 @@ use super::{Device, Pool, Seat};
 use pillion_core::isolation::Isolation;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::mig::SliceBook;
-use pillion_pairing::{ClusterView, DeviceView, NodeView, ProfileBook, Tenant, TrialBook, WaitingJob};
+use pillion_pairing::{
+    ClusterView, DeviceView, NodeView, ProfileBook, Tenant, TrialBook, UserPolicy, WaitingJob,
+};
 use rustc_hash::FxHashSet;
 
 /// The one partition of the pool.
 const PARTITION: &str = "pool";
-/// How many of those that wait are planned at once, from the head of the queue: for each device that somebody could come to a
-/// few, and no more than so many.
+/// How many of those that wait are planned at once, from the head of the queue for each type of GPU: for each device that somebody
+/// could come to a few, and no more than so many.
 const WAITING_MAX: usize = 100;
 const WAITING_LEAST: usize = 8;
 const WAITING_PER_DEVICE: usize = 4;
@@ -18,6 +20,20 @@ const WAITING_PER_DEVICE: usize = 4;
 const SHARDS_TAKEN_MAX: u32 = 90;
 /// A job's bound: when Slurm would start it alone by itself.
 const BOUND_SECONDS: f64 = 600.0;
+
+/// What those that wait need of one type of GPU.
+#[derive(Debug, Clone, Default)]
+struct Wanted {
+    job_count: usize,
+    cpus_max: u32,
+    memory_mib_max: u64,
+    /// Those that could be beside others, and whose they are.
+    sharer_count: usize,
+    users: FxHashSet<u32>,
+    accounts: FxHashSet<u32>,
+    /// How many devices were found free that are large enough for all of them.
+    free_count: usize,
+}
 
 /// The number of a job in the planner's words; 0 is none.
 pub(super) fn job_id(job: usize) -> SlurmJobId {
@@ -32,29 +48,37 @@ pub(super) fn job_of(id: SlurmJobId) -> usize {
 impl Pool<'_> {
     /// `None`: there is no device that anybody could come to, and nothing to plan.
     pub(super) fn view(&self) -> Option<ClusterView> {
-        let tenants_max = self.setting.policy.tenants_max as usize;
-        let open = self.devices.iter().filter(|device| has_room(device, tenants_max)).count();
-        if open == 0 {
+        let mut open = vec![0_usize; self.setting.gpu_types.len()];
+        for device in self.devices.iter().filter(|device| self.has_room(device)) {
+            open[device.gpu_type as usize] += 1;
+        }
+        let looked_at = |open: &usize| match open {
+            0 => 0,
+            open => (WAITING_LEAST + WAITING_PER_DEVICE * open).min(WAITING_MAX),
+        };
+        let waiting = self.waiting.first(&open.iter().map(looked_at).collect::<Vec<usize>>());
+        if waiting.is_empty() {
             return None;
         }
-        let planned = (WAITING_LEAST + WAITING_PER_DEVICE * open).min(WAITING_MAX);
-        let waiting: Vec<usize> = self.waiting.iter().map(|(_, job)| *job).take(planned).collect();
-        let mut present: FxHashSet<(u32, u32)> = FxHashSet::default();
-        let seated = self.devices.iter().flat_map(|device| device.seats.iter().map(|seat| seat.job));
-        for job in waiting.iter().copied().chain(seated) {
-            present.insert(self.jobs[job].kind());
-        }
+        let devices = self.useful_devices(&waiting);
+        let mut nodes: Vec<usize> = devices.iter().map(|device| device.node).collect();
+        nodes.dedup();
+        let seated = devices.iter().flat_map(|device| device.seats.iter().map(|seat| seat.job));
+        let mut present: Vec<u32> =
+            waiting.iter().copied().chain(seated).map(|job| self.jobs[job].kind).collect();
+        present.sort_unstable();
+        present.dedup();
         let profiles: Vec<_> = present
-            .iter()
-            .filter_map(|kind| self.known.get(kind))
+            .into_iter()
+            .filter_map(|kind| self.known[kind as usize].as_ref())
             .filter(|known| known.profile.run_count > 0)
             .map(|known| known.profile.clone())
             .collect();
         Some(ClusterView {
             revision: Revision(0),
             taken_at: UnixTime::from_seconds(self.now),
-            nodes: self.nodes.iter().map(node_view).collect(),
-            devices: self.useful_devices(&waiting).map(|device| self.device_view(device)).collect(),
+            nodes: nodes.into_iter().map(|node| node_view(&self.nodes[node])).collect(),
+            devices: devices.into_iter().map(|device| self.device_view(device)).collect(),
             waiting: waiting.into_iter().map(|job| self.waiting_job(job)).collect(),
             alone_claims: Vec::new(),
             profiles: ProfileBook::from(profiles),
@@ -63,23 +87,63 @@ impl Pool<'_> {
         })
     }
 
-    /// Devices that somebody could still come to: those with room, and of the free ones of each type as many as wait where the
-    /// largest of them could run, and as many again. A plan over all of them would say the same of the others.
-    fn useful_devices(&self, waiting: &[usize]) -> impl Iterator<Item = &Device> {
-        let tenants_max = self.setting.policy.tenants_max as usize;
-        let cpus_max = waiting.iter().map(|job| self.jobs[*job].cpus).max().unwrap_or(0);
-        let memory_mib_max = waiting.iter().map(|job| self.jobs[*job].memory_mib).max().unwrap_or(0);
-        let enough = 2 * waiting.len();
-        let mut free = vec![0; self.setting.gpu_types.len()];
-        self.devices.iter().filter(move |device| {
+    /// Devices that somebody of these could come to. Of the free ones of each type as many as wait for it where the largest of them
+    /// could run, and as many again; of those with room those on which somebody runs beside whom one of them may be. A plan over all
+    /// of them would say the same of the others.
+    fn useful_devices(&self, waiting: &[usize]) -> Vec<&Device> {
+        let mut wanted = vec![Wanted::default(); self.setting.gpu_types.len()];
+        for job in waiting {
+            self.want(&mut wanted, *job);
+        }
+        let mut useful = Vec::new();
+        for device in &self.devices {
+            let (node, wanted) = (&self.nodes[device.node], &mut wanted[device.gpu_type as usize]);
             if device.seats.is_empty() {
-                let (node, free) = (&self.nodes[device.node], &mut free[device.gpu_type as usize]);
-                let is_for_all = node.cpus_free >= cpus_max && node.memory_mib_free >= memory_mib_max;
-                *free += usize::from(is_for_all);
-                return *free <= enough;
+                let is_for_all =
+                    node.cpus_free >= wanted.cpus_max && node.memory_mib_free >= wanted.memory_mib_max;
+                wanted.free_count += usize::from(is_for_all);
+                if wanted.free_count <= 2 * wanted.job_count {
+                    useful.push(device);
+                }
+            } else if self.has_room(device) && self.may_be_beside(device, wanted) {
+                useful.push(device);
             }
-            has_room(device, tenants_max)
-        })
+        }
+        useful
+    }
+
+    fn want(&self, wanted: &mut [Wanted], number: usize) {
+        let job = &self.jobs[number];
+        let wanted = &mut wanted[self.work.kind(job).gpu_type as usize];
+        wanted.job_count += 1;
+        wanted.cpus_max = wanted.cpus_max.max(job.cpus);
+        wanted.memory_mib_max = wanted.memory_mib_max.max(job.memory_mib);
+        // Who is not known has his device to himself.
+        if self.known[job.kind as usize].is_some() && !self.goes_alone.contains(&number) {
+            wanted.sharer_count += 1;
+            wanted.users.insert(job.user);
+            wanted.accounts.insert(job.account);
+        }
+    }
+
+    /// Whether the site would let one of those that wait be beside the first that runs there.
+    fn may_be_beside(&self, device: &Device, wanted: &Wanted) -> bool {
+        let host = &self.jobs[device.seats[0].job];
+        match self.setting.policy.users {
+            UserPolicy::Any => wanted.sharer_count > 0,
+            UserPolicy::SameUser => wanted.users.contains(&host.user),
+            UserPolicy::SameAccount => {
+                wanted.users.contains(&host.user)
+                    || (host.account != self.setting.no_account && wanted.accounts.contains(&host.account))
+            }
+        }
+    }
+
+    /// Whether somebody could still come to a device.
+    fn has_room(&self, device: &Device) -> bool {
+        let taken: u32 = device.seats.iter().map(|seat| u32::from(seat.shards.count())).sum();
+        let tenants_max = self.setting.policy.tenants_max as usize;
+        taken <= SHARDS_TAKEN_MAX && device.seats.len() < tenants_max && device.unfit_at.is_none()
     }
 
     fn device_view(&self, device: &Device) -> DeviceView {
@@ -104,12 +168,12 @@ impl Pool<'_> {
 
     fn tenant(&self, device: &Device, seat: &Seat) -> Tenant {
         let job = &self.jobs[seat.job];
-        let solo = self.known.get(&job.kind()).and_then(|known| known.profile.duration_seconds);
+        let solo = self.known[job.kind as usize].as_ref().and_then(|known| known.profile.duration_seconds);
         Tenant {
             job_id: job_id(seat.job),
             uid: UserId(job.user),
             account: self.account_of(job.account),
-            workload: Some(job.profile.workload.clone()),
+            workload: Some(self.work.kind(job).key.clone()),
             group: Some(DecisionId(device.group)),
             is_running: true,
             sharing: seat.sharing,
@@ -131,7 +195,7 @@ impl Pool<'_> {
             uid: UserId(job.user),
             account: self.account_of(job.account),
             partition: PARTITION.to_owned(),
-            workload: job.profile.workload.clone(),
+            workload: self.work.kind(job).key.clone(),
             submitted_at: UnixTime::from_seconds(job.eligible_at),
             starts_alone_at: UnixTime::from_seconds(job.eligible_at + BOUND_SECONDS),
             slowdown_ratio_max: self.setting.policy.slowdown_ratio_max,
@@ -141,7 +205,7 @@ impl Pool<'_> {
             owes_runs: u32::from(self.goes_alone.contains(&number)),
             use_beyond_fraction: 0.0,
             isolation: Isolation::Shared,
-            gpu_type: Some(self.setting.gpu_types[job.gpu_type as usize].name.clone()),
+            gpu_type: Some(self.setting.gpu_types[self.work.kind(job).gpu_type as usize].name.clone()),
             cpus: job.cpus,
             memory_mib: job.memory_mib,
             features: Vec::new(),
@@ -176,10 +240,4 @@ fn node_view(node: &super::PoolNode) -> NodeView {
         features: Vec::new(),
         partitions: vec![PARTITION.to_owned()],
     }
-}
-
-/// Whether somebody could still come to a device.
-fn has_room(device: &Device, tenants_max: usize) -> bool {
-    let taken: u32 = device.seats.iter().map(|seat| u32::from(seat.shards.count())).sum();
-    taken <= SHARDS_TAKEN_MAX && device.seats.len() < tenants_max && device.unfit_at.is_none()
 }

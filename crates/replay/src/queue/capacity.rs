@@ -31,8 +31,8 @@ impl Free {
 #[derive(Debug, Clone)]
 pub(super) struct Capacity {
     free: Vec<Free>,
-    /// By class, the nodes on which it may run; classes of one partition and type share a list.
-    places: Vec<Arc<[usize]>>,
+    /// By class, the nodes on which it may run; classes of one partition and type share a list. The same for every copy.
+    places: Arc<[Arc<[usize]>]>,
 }
 
 impl Capacity {
@@ -53,6 +53,11 @@ impl Capacity {
         let free =
             nodes.iter().map(|node| Free { gpus: node.gpus, cpus: node.cpus, memory_mib: node.memory_mib });
         Self { free: free.collect(), places }
+    }
+
+    /// Whether one of these nodes alone could take a part of it now.
+    pub(super) fn has_met(&self, demand: &Demand, parts: &[Part]) -> bool {
+        parts.iter().any(|part| self.free[part.node].meets(demand))
     }
 
     /// The nodes that would be left with the fewest free GPUs; `None`: there are too few.

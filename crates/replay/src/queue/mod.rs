@@ -1,8 +1,9 @@
 //! A queue in front of whole GPUs, as Slurm serves it: in the order of priority, the first that cannot start in each partition
 //! has its place kept, and whoever comes later starts only where that place is not touched (backfill by time limits).
 //!
-//! Jobs that ask for the same are one class, and a class whose first job finds no place is passed over whole: what a look at the
-//! queue costs grows with what is asked for and not with the queue. Pure; the same for both simulations.
+//! Jobs that ask for the same are one class, and classes that differ in their time limit alone are of one shape. A class whose first
+//! job finds no place is passed over whole, and a shape for which nothing is free is passed over until somebody ends: what a look
+//! at the queue costs grows with what is asked for and not with the queue. Pure; the same for both simulations.
 
 mod capacity;
 #[cfg(test)]
@@ -83,10 +84,11 @@ struct Queue<'q> {
     jobs: &'q [QueueJob],
     capacity: Capacity,
     possible: Vec<bool>,
+    /// By class, what it asks for but for its time limit.
+    shape_of: Vec<usize>,
     /// By class, the jobs that wait in the order of service.
     waiting: Vec<BTreeSet<OrderKey>>,
-    /// Classes somebody waits in.
-    open: BTreeSet<usize>,
+    shapes: Vec<Shape>,
     ends: BinaryHeap<Reverse<(u64, usize)>>,
     /// Who runs, by when Slurm ends him at the latest.
     latest_ends: BTreeSet<(u64, usize)>,
@@ -94,9 +96,35 @@ struct Queue<'q> {
     started: Vec<Option<u64>>,
 }
 
+/// Classes that differ in their time limit alone.
+#[derive(Debug, Clone, Default)]
+struct Shape {
+    partition: u32,
+    /// Of all of its classes, the jobs that wait in the order of service.
+    waiting: BTreeSet<OrderKey>,
+    /// Classes somebody waits in.
+    open: BTreeSet<usize>,
+    /// That nothing was free for it, and nobody has ended since.
+    is_full: bool,
+}
+
+/// By class, which shape it is of.
+fn shapes(demands: &[Demand]) -> (Vec<usize>, Vec<Shape>) {
+    let mut numbers: FxHashMap<Demand, usize> = FxHashMap::default();
+    let mut shapes = Vec::new();
+    let of_class = demands.iter().map(|demand| {
+        *numbers.entry(Demand { limit_seconds: None, ..demand.clone() }).or_insert_with(|| {
+            shapes.push(Shape { partition: demand.partition, ..Shape::default() });
+            shapes.len() - 1
+        })
+    });
+    (of_class.collect(), shapes)
+}
+
 impl<'q> Queue<'q> {
     fn new(nodes: &[QueueNode], demands: &'q [Demand], jobs: &'q [QueueJob]) -> Self {
         let capacity = Capacity::new(nodes, demands);
+        let (shape_of, shapes) = shapes(demands);
         Self {
             possible: (0..demands.len())
                 .map(|class| capacity.find(&demands[class], class, None).is_some())
@@ -104,8 +132,9 @@ impl<'q> Queue<'q> {
             demands,
             jobs,
             capacity,
+            shape_of,
             waiting: vec![BTreeSet::new(); demands.len()],
-            open: BTreeSet::new(),
+            shapes,
             ends: BinaryHeap::new(),
             latest_ends: BTreeSet::new(),
             parts: FxHashMap::default(),
@@ -122,30 +151,38 @@ impl<'q> Queue<'q> {
             let end = self.ends.peek().map(|Reverse((at, _))| *at);
             let Some(next) = [arrival, end].into_iter().flatten().min() else { break };
             now = next.max(looked_at.map_or(now, |at| at + LOOK_SECONDS)).max(now);
-            while let Some(Reverse((at, job))) =
+            while let Some(Reverse((_, job))) =
                 self.ends.peek().copied().filter(|Reverse((at, _))| *at <= now)
             {
                 self.ends.pop();
-                self.end(at, job);
+                self.end(job);
             }
             while let Some(job) = arrivals.pop_front_if(|job| self.jobs[*job].eligible_at <= now) {
-                let class = self.jobs[job].class;
-                if self.possible[class] {
-                    self.waiting[class].insert((self.jobs[job].order, job));
-                    self.open.insert(class);
-                }
+                self.arrive(job);
             }
             self.look(now);
             looked_at = Some(now);
         }
     }
 
-    fn end(&mut self, at: u64, job: usize) {
-        let _ = at;
+    fn arrive(&mut self, job: usize) {
+        let QueueJob { class, order, .. } = self.jobs[job];
+        if self.possible[class] {
+            self.waiting[class].insert((order, job));
+            let shape = &mut self.shapes[self.shape_of[class]];
+            shape.waiting.insert((order, job));
+            shape.open.insert(class);
+        }
+    }
+
+    fn end(&mut self, job: usize) {
         if let Some(parts) = self.parts.remove(&job) {
             self.capacity.give_back(&parts);
         }
         self.latest_ends.remove(&(self.latest_end(job), job));
+        for shape in &mut self.shapes {
+            shape.is_full = false;
+        }
     }
 
     /// When Slurm ends a job that has started; one without a limit never.
@@ -158,30 +195,29 @@ impl<'q> Queue<'q> {
 
     /// Starts whoever can start now.
     fn look(&mut self, now: u64) {
-        let mut heads: BinaryHeap<Reverse<(OrderKey, usize)>> = BinaryHeap::new();
-        for class in &self.open {
-            if let Some(head) = self.waiting[*class].first() {
-                heads.push(Reverse((*head, *class)));
-            }
-        }
+        let mut heads = self.heads();
         let mut kept: BTreeMap<u32, Option<Reservation>> = BTreeMap::new();
         let mut blocked: BTreeSet<u32> = BTreeSet::new();
         while let Some(Reverse(((_, job), class))) = heads.pop() {
             let demand = &self.demands[class];
+            let Some(anywhere) = self.find(class) else {
+                blocked.insert(demand.partition);
+                continue;
+            };
             // Nobody overtakes before it is known what may not be touched.
-            if self.capacity.find(demand, class, None).is_some() {
-                for partition in &blocked {
-                    if !kept.contains_key(partition) {
-                        let reservation = self.reserve(*partition, now);
-                        kept.insert(*partition, reservation);
-                    }
+            for partition in &blocked {
+                if !kept.contains_key(partition) {
+                    let reservation = self.reserve(*partition, now);
+                    kept.insert(*partition, reservation);
                 }
             }
-            let limits = Limits {
-                kept: &kept,
-                ends_at: demand.limit_seconds.map(|seconds| now.saturating_add(seconds)),
+            let parts = if kept.values().all(Option::is_none) {
+                Some(anywhere)
+            } else {
+                let ends_at = demand.limit_seconds.map(|seconds| now.saturating_add(seconds));
+                self.capacity.find(demand, class, Some(&Limits { kept: &kept, ends_at }))
             };
-            let Some(parts) = self.capacity.find(demand, class, Some(&limits)) else {
+            let Some(parts) = parts else {
                 blocked.insert(demand.partition);
                 continue;
             };
@@ -192,12 +228,42 @@ impl<'q> Queue<'q> {
         }
     }
 
+    /// The first of each class that waits; where nothing is free for a shape, the first of all of its classes, who stands for them.
+    fn heads(&self) -> BinaryHeap<Reverse<(OrderKey, usize)>> {
+        let mut heads = Vec::new();
+        for shape in &self.shapes {
+            if shape.is_full {
+                let first = shape.waiting.first();
+                heads.extend(first.map(|head| Reverse((*head, self.jobs[head.1].class))));
+                continue;
+            }
+            let of_class =
+                shape.open.iter().filter_map(|class| Some((*self.waiting[*class].first()?, *class)));
+            heads.extend(of_class.map(Reverse));
+        }
+        heads.into()
+    }
+
+    /// Where the next of a class could start, whatever is kept for others.
+    fn find(&mut self, class: usize) -> Option<Vec<Part>> {
+        let shape = &mut self.shapes[self.shape_of[class]];
+        if shape.is_full {
+            return None;
+        }
+        let found = self.capacity.find(&self.demands[class], class, None);
+        shape.is_full = found.is_none();
+        found
+    }
+
     fn start(&mut self, job: usize, class: usize, parts: Vec<Part>, now: u64) {
         self.capacity.take(&parts);
         self.parts.insert(job, parts);
-        self.waiting[class].remove(&(self.jobs[job].order, job));
+        let key = (self.jobs[job].order, job);
+        self.waiting[class].remove(&key);
+        let shape = &mut self.shapes[self.shape_of[class]];
+        shape.waiting.remove(&key);
         if self.waiting[class].is_empty() {
-            self.open.remove(&class);
+            shape.open.remove(&class);
         }
         self.started[job] = Some(now);
         self.ends.push(Reverse((now + self.jobs[job].seconds, job)));
@@ -206,22 +272,29 @@ impl<'q> Queue<'q> {
 
     /// The place of the first in this partition that waits: when it can start at the latest, and where. `None` where nobody
     /// knows, for who runs there has no limit.
-    fn reserve(&self, partition: u32, now: u64) -> Option<Reservation> {
-        let of_partition = self.open.iter().filter(|class| self.demands[**class].partition == partition);
-        let heads = of_partition.filter_map(|class| Some((self.waiting[*class].first()?, *class)));
-        // The first that cannot start by itself.
-        let mut heads: Vec<_> = heads.collect();
+    fn reserve(&mut self, partition: u32, now: u64) -> Option<Reservation> {
+        // The first that cannot start by itself. Of one shape all can, or none can.
+        let of_partition = self.shapes.iter().filter(|shape| shape.partition == partition);
+        let mut heads: Vec<OrderKey> =
+            of_partition.filter_map(|shape| shape.waiting.first().copied()).collect();
         heads.sort_unstable();
-        let (_, class) = heads
+        let class = heads
             .into_iter()
-            .find(|(_, class)| self.capacity.find(&self.demands[*class], *class, None).is_none())?;
+            .map(|(_, job)| self.jobs[job].class)
+            .find(|class| self.find(*class).is_none())?;
+        let demand = &self.demands[class];
         let mut then = self.capacity.clone();
         for (at, job) in &self.latest_ends {
             if *at == u64::MAX {
                 return None;
             }
-            then.give_back(&self.parts[job]);
-            let Some(parts) = then.find(&self.demands[class], class, None) else { continue };
+            let parts = &self.parts[job];
+            then.give_back(parts);
+            // Nothing else has changed.
+            if !then.has_met(demand, parts) {
+                continue;
+            }
+            let Some(parts) = then.find(demand, class, None) else { continue };
             then.take(&parts);
             return Some(Reservation::new((*at).max(now), &parts, &then));
         }

@@ -58,6 +58,80 @@ fn who_has_priority_goes_first_whoever_came_before() {
     assert_eq!(starts(&[node(1)], &demands, &jobs), [Some(0), Some(110), Some(100)]);
 }
 
+/// The same without anything that spares work: each look asks for every class where it finds what it asks for, and what is kept
+/// is found by giving back one end after the other.
+fn starts_plainly(nodes: &[QueueNode], demands: &[Demand], jobs: &[QueueJob]) -> Vec<Option<u64>> {
+    let possible = possible(nodes, demands);
+    let mut queue = Queue::new(nodes, demands, jobs);
+    let mut arrivals: VecDeque<usize> = (0..jobs.len()).collect();
+    let mut waiting: BTreeSet<OrderKey> = BTreeSet::new();
+    let (mut now, mut looked_at) = (0, None);
+    loop {
+        let arrival = arrivals.front().map(|job| jobs[*job].eligible_at);
+        let end = queue.ends.peek().map(|Reverse((at, _))| *at);
+        let Some(next) = [arrival, end].into_iter().flatten().min() else { return queue.started };
+        now = next.max(looked_at.map_or(now, |at| at + LOOK_SECONDS)).max(now);
+        looked_at = Some(now);
+        while let Some(Reverse((_, job))) = queue.ends.peek().copied().filter(|Reverse((at, _))| *at <= now) {
+            queue.ends.pop();
+            queue.end(job);
+        }
+        while let Some(job) = arrivals.pop_front_if(|job| jobs[*job].eligible_at <= now) {
+            waiting.extend(possible[jobs[job].class].then_some((jobs[job].order, job)));
+        }
+        look_plainly(&mut queue, &mut waiting, now);
+    }
+}
+
+fn look_plainly(queue: &mut Queue<'_>, waiting: &mut BTreeSet<OrderKey>, now: u64) {
+    let mut kept: BTreeMap<u32, Option<Reservation>> = BTreeMap::new();
+    let mut blocked: BTreeSet<u32> = BTreeSet::new();
+    let mut passed_over: BTreeSet<usize> = BTreeSet::new();
+    for key in waiting.clone() {
+        let class = queue.jobs[key.1].class;
+        let demand = &queue.demands[class];
+        // Nobody overtakes one who asks for the same.
+        if passed_over.contains(&class) {
+            continue;
+        }
+        if queue.capacity.find(demand, class, None).is_some() {
+            for partition in blocked.clone() {
+                kept.entry(partition).or_insert_with(|| kept_plainly(queue, waiting, partition, now));
+            }
+        }
+        let ends_at = demand.limit_seconds.map(|seconds| now.saturating_add(seconds));
+        let found = queue.capacity.find(demand, class, Some(&Limits { kept: &kept, ends_at }));
+        let Some(parts) = found else {
+            blocked.insert(demand.partition);
+            passed_over.insert(class);
+            continue;
+        };
+        waiting.remove(&key);
+        queue.start(key.1, class, parts, now);
+    }
+}
+
+fn kept_plainly(
+    queue: &Queue<'_>,
+    waiting: &BTreeSet<OrderKey>,
+    partition: u32,
+    now: u64,
+) -> Option<Reservation> {
+    let of_partition = waiting.iter().map(|(_, job)| queue.jobs[*job].class);
+    let mut of_partition = of_partition.filter(|class| queue.demands[*class].partition == partition);
+    let class =
+        of_partition.find(|class| queue.capacity.find(&queue.demands[*class], *class, None).is_none())?;
+    let mut then = queue.capacity.clone();
+    for (at, job) in queue.latest_ends.iter().take_while(|(at, _)| *at < u64::MAX) {
+        then.give_back(&queue.parts[job]);
+        if let Some(parts) = then.find(&queue.demands[class], class, None) {
+            then.take(&parts);
+            return Some(Reservation::new((*at).max(now), &parts, &then));
+        }
+    }
+    None
+}
+
 prop_compose! {
     fn world()(
         gpus in prop::collection::vec(1u32..5, 1..5),
@@ -75,6 +149,11 @@ prop_compose! {
 }
 
 proptest! {
+    #[test]
+    fn what_spares_work_changes_nobodys_start((nodes, demands, jobs) in world()) {
+        prop_assert_eq!(starts(&nodes, &demands, &jobs), starts_plainly(&nodes, &demands, &jobs));
+    }
+
     #[test]
     fn no_node_is_overbooked_and_all_work_is_done((nodes, demands, jobs) in world()) {
         let started = starts(&nodes, &demands, &jobs);

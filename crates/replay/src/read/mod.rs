@@ -17,8 +17,8 @@ pub use row::{Fault, NoHeader};
 pub(crate) use row::{Header, Row};
 pub use telemetry::{COLUMNS as TELEMETRY_COLUMNS, Telemetry};
 
-use crate::jobs::{Accounting, Job, Usage, UsageSource};
-use crate::key::Workloads;
+use crate::jobs::{Accounting, Job, Usage, UsageSource, WorkloadText};
+use crate::key::{Workloads, command};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read as _};
 
@@ -234,6 +234,13 @@ impl<'r> Reader<'r> {
             row.text(Field::SubmitLine),
         );
         let names = &mut self.accounting;
+        if workload as usize == names.workloads.len() {
+            names.workloads.push(WorkloadText {
+                user: names.users.number(row.text(Field::User)),
+                name: row.text(Field::JobName).into(),
+                command: command(row.text(Field::SubmitLine)),
+            });
+        }
         Ok(Ok(Job {
             id,
             user: names.users.number(row.text(Field::User)),

@@ -195,18 +195,47 @@ impl<'r> Row<'r> {
         }
     }
 
-    /// `n[1-4,7]`, `n3`: the first of them.
+    /// The first of `n[1-4,7]`, `n3`, `gpu[01-02]-r[1-4]`: of each bracket its first.
     pub(crate) fn first_node(&self) -> String {
-        let list = self.text(Field::NodeList);
-        let Some((stem, rest)) = list.split_once('[').filter(|(stem, _)| !stem.contains(',')) else {
-            return list.split(',').next().unwrap_or_default().to_owned();
-        };
-        let first = rest.split(['-', ',', ']']).next().unwrap_or_default();
-        // What stands behind the brackets belongs to the name: `n[1-2]-ib`.
-        let tail = rest.split_once(']').map_or("", |(_, tail)| tail.split(',').next().unwrap_or_default());
-        format!("{stem}{first}{tail}")
+        let mut first = String::new();
+        let mut rest = self.text(Field::NodeList);
+        while let Some(end) = rest.find(['[', ',']) {
+            first.push_str(&rest[..end]);
+            let Some(list) = rest[end..].strip_prefix('[') else { return first };
+            first.push_str(list.split(['-', ',', ']']).next().unwrap_or_default());
+            rest = list.split_once(']').map_or("", |(_, behind)| behind);
+        }
+        first.push_str(rest);
+        first
     }
 }
 
 /// 2200-01-01: later is no time that a job ran.
 const SECONDS_MAX: u64 = 7_258_118_400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_node_of_a_list_is_found_whatever_its_brackets() {
+        let header = Header::read("JobIDRaw|User|State|Submit|Start|End|AllocTRES|NodeList").unwrap();
+        for (list, first) in [
+            ("n3", "n3"),
+            ("n3,n4", "n3"),
+            ("n[1-4,7]", "n1"),
+            ("n[07,9]-ib,m1", "n07-ib"),
+            ("gpu[01-02]-r[1-4]", "gpu01-r1"),
+            ("gpu[01,03]-r[2,4]-s[5-6],x", "gpu01-r2-s5"),
+            ("n1,m[2-3]", "n1"),
+            ("None assigned", "None assigned"),
+            ("", ""),
+            ("n[", "n"),
+            ("n[1", "n1"),
+            ("é[1-2]", "é1"),
+        ] {
+            let line = format!("1|u|COMPLETED|1|2|3|gres/gpu=1|{}", list.replace('|', ""));
+            assert_eq!(Row::split(&header, &line).unwrap().first_node(), first, "{list}");
+        }
+    }
+}

@@ -13,7 +13,7 @@ pub use waste::{Band, Waste};
 use crate::options::Order;
 use crate::read::ReadTally;
 use crate::replay::{Replay, seconds};
-use crate::scenario::{Outcome, Waits};
+use crate::scenario::{ALIKE_SECONDS, Outcome, Waits};
 use crate::statistics::{Estimate, percentile};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,6 +22,9 @@ use std::collections::BTreeMap;
 pub const WAIT_ERROR_MAX: f64 = 0.25;
 /// A real median that is shorter counts as this: a minute apart is near, however short both are.
 pub const WAIT_LEAST_SECONDS: f64 = 240.0;
+
+/// How many users are named of those who wait longer.
+const NAMED_MAX: usize = 5;
 
 /// The whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -117,7 +120,7 @@ pub struct WaitReport {
     pub users_gain: Estimate,
     /// Users that wait longer.
     pub users_lose: Estimate,
-    /// Those who wait longer most, in the first draw.
+    /// Those who wait longer most, in the mean over the draws.
     pub losers: Vec<Loser>,
 }
 
@@ -306,27 +309,28 @@ impl Replay {
 
     /// What a GPU at rest draws, for the hours that were saved.
     fn energy(&self, draws: &[&Outcome]) -> (Option<Estimate>, String) {
-        let of = |figure: &dyn Fn(&Outcome) -> f64| {
-            Estimate::of(&draws.iter().map(|draw| figure(draw)).collect::<Vec<f64>>())
+        let of = |rest_watts: &dyn Fn(&Outcome) -> f64| {
+            let draws = draws.iter().map(|draw| draw.saved_hours() * rest_watts(draw) / 1000.0);
+            Estimate::of(&draws.collect::<Vec<f64>>())
         };
-        let shared: f64 = draws.iter().map(|draw| draw.pool.shared_hours).sum();
-        let known: f64 = draws.iter().map(|draw| draw.pool.power_known_hours).sum();
         if let Some(watts) = self.options.idle_watts {
-            let energy = of(&|draw| draw.saved_hours() * watts / 1000.0);
             let source =
                 format!("GPU-hours saved, times the {watts} W that a GPU draws at rest by --idle-watts");
-            return (Some(energy), source);
+            return (Some(of(&|_| watts)), source);
         }
+        let shared: f64 = draws.iter().map(|draw| draw.pool.shared_hours).sum();
+        let known: f64 = draws.iter().map(|draw| draw.pool.power_known_hours).sum();
         if known <= 0.0 {
             return (
                 None,
                 "no power is known: give --idle-watts, or power_watts_mean in --telemetry".to_owned(),
             );
         }
-        let energy = of(&|draw| draw.pool.joules_saved / 3.6e6);
+        // Where power is not known, none is saved.
+        let energy = of(&|draw| draw.pool.rest_watt_hours / draw.pool.shared_hours.max(1e-9));
         let source = format!(
-            "telemetry of {:.0} % of the shared hours, and nothing for the others; a GPU at rest is taken to draw 30 % of the \
-             least that one of the jobs draws",
+            "GPU-hours saved, times what a GPU draws at rest: 30 % of the least that one of those who share it draws, which telemetry \
+             tells of {:.0} % of the shared hours; of the others nothing is counted",
             100.0 * known / shared.max(1e-9)
         );
         (Some(energy), source)
@@ -350,18 +354,34 @@ impl Replay {
         let users = |figure: fn(&Outcome) -> usize| {
             Estimate::of_counts(&draws.iter().map(|draw| count(figure(draw))).collect::<Vec<f64>>())
         };
-        let losers = draws[0].losers.iter().map(|(user, more)| Loser {
-            user: self.accounting.users.text(*user).to_owned(),
-            wait_seconds_more: *more,
-        });
         WaitReport {
             managed: pair(|draw| draw.managed_waits),
             others: pair(|draw| draw.other_waits),
             all: pair(|draw| draw.all_waits),
             users_gain: users(|draw| draw.users_gain),
             users_lose: users(|draw| draw.users_lose),
-            losers: losers.collect(),
+            losers: self.losers(draws),
         }
+    }
+
+    /// Who waits longer in the mean over the draws: those who do most.
+    fn losers(&self, draws: &[&Outcome]) -> Vec<Loser> {
+        let mut sums: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+        for (user, more) in draws.iter().flat_map(|draw| &draw.waits_more) {
+            let (sum, count) = sums.entry(*user).or_default();
+            *sum += more;
+            *count += 1.0;
+        }
+        let means = sums.into_iter().map(|(user, (sum, count))| (user, sum / count));
+        let mut longer: Vec<(u32, f64)> = means.filter(|(_, more)| *more > ALIKE_SECONDS).collect();
+        longer.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let named = longer.into_iter().take(NAMED_MAX);
+        named
+            .map(|(user, wait_seconds_more)| Loser {
+                user: self.accounting.users.text(user).to_owned(),
+                wait_seconds_more,
+            })
+            .collect()
     }
 
     /// How many GPU-hours of each workload there are, and in how many runs.

@@ -2,8 +2,8 @@
 
 use super::auth::Caller;
 use crate::agents::AgentState;
-use crate::observe::Observed;
 use crate::observe::activity::idle_since;
+use crate::observe::seen::Observed;
 use pillion_api as api;
 use pillion_core::{GresType, NodeName, UnixTime};
 use pillion_store::{HeldDevice, IDLE_LEVEL_USUAL, IDLE_LEVELS, ObservedJob};

@@ -10,6 +10,7 @@
 
 pub(crate) mod activity;
 mod joined;
+pub(crate) mod seen;
 mod starts;
 
 use crate::context::Context;
@@ -22,6 +23,7 @@ use pillion_core::workload::{of_script, of_submit_line};
 use pillion_core::{NodeName, SlurmJobId, UnixTime, WorkloadKey, WorkloadName};
 use pillion_slurm::{NAMED_JOBS_MAX, Node};
 use pillion_store::{Lesson, Naming, ObservedJob, ObservedRun, StoredProfile};
+use seen::Observed;
 use starts::{Starts, observed_nodes};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,17 +34,6 @@ const SCRIPTS_PER_TICK: usize = 25;
 const WRITTEN_PER_TICK: usize = 5_000;
 /// Starts that are learnt from in one tick.
 const LEARNT_PER_TICK: u32 = 100;
-
-/// What is known of observed partitions at one moment.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Observed {
-    /// When Slurm was read; `None`: not yet, or nothing is observed.
-    pub at: Option<UnixTime>,
-    /// The nodes that are observed.
-    pub nodes: BTreeMap<NodeName, Node>,
-    /// Starts that run there, and those that are over and not forgotten.
-    pub jobs: Vec<ObservedJob>,
-}
 
 pub struct Observe {
     context: Arc<Context>,

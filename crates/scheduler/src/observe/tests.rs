@@ -221,7 +221,7 @@ async fn a_scheduler_that_only_observes_only_reads() {
     }
     let calls = world.slurm.journal();
     let other: Vec<&FakeCall> = calls.iter().filter(|call| !call.is_reading()).collect();
-    assert_eq!(other, [&FakeCall::Version { at: at(0), ok: true }; 0]);
+    assert!(other.is_empty(), "{other:#?}");
     let asked = |wanted: fn(&FakeCall) -> bool| calls.iter().any(wanted);
     assert!(asked(|call| matches!(call, FakeCall::BatchScript { .. })));
     assert!(asked(|call| matches!(call, FakeCall::HeldDevices { .. })));
@@ -282,7 +282,7 @@ async fn while_slurmctld_hangs_nothing_is_forgotten_and_nothing_believed() {
     let id = world.slurm.submit(job());
     world.wait(5).await;
     world.slurm.set_down(true);
-    world.clock.advance(Duration::from_secs(600));
+    world.clock.advance(Duration::from_mins(10));
     assert!(world.observe.tick().await.is_err());
     assert_eq!(world.jobs().len(), 1);
     // Of a job that began meanwhile nobody can say anything yet: its agent keeps it.

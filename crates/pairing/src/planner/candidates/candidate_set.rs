@@ -256,8 +256,12 @@ fn in_parallel<T: Sync, A: Send>(
     all: &[T],
     ask: impl Fn(&Evaluator<'_, '_>, &T) -> A + Sync,
 ) -> Vec<A> {
+    if all.len() < PARALLEL_MIN {
+        return asked(evaluator, all, &ask);
+    }
+    // Reads files of the kernel: not for a few.
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
-    if all.len() < PARALLEL_MIN || threads < 2 {
+    if threads < 2 {
         return asked(evaluator, all, &ask);
     }
     let (own, others) = all.split_at(all.len().div_ceil(threads));

@@ -6,8 +6,8 @@ use crate::planner::admit;
 use crate::planner::candidates::Evaluator;
 use crate::planner::candidates::candidate_set::CandidateSet;
 use crate::planner::classes::PlanContext;
-use crate::planner::plan;
 use crate::planner::rounds;
+use crate::planner::{pairings, plan};
 use crate::policy::{Policy, UserPolicy};
 use crate::testing::{GIB, claim, device, device_with, job, profile, tenant, view};
 use crate::view::{ClusterView, DeviceView, ProfileBook, WaitingJob};
@@ -16,6 +16,7 @@ use pillion_core::share::Sharing;
 use pillion_core::{NodeName, SlowdownRatio, SlurmJobId, UserId};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 const WORKLOADS: [&str; 6] = ["light", "half", "heavy", "wide", "hungry", "never-seen"];
 
@@ -190,7 +191,24 @@ fn is_one_idle_for(view: &ClusterView, plan: &Plan, job: &WaitingJob) -> bool {
     view.devices.iter().filter(is_idle).count() > view.alone_claims.len()
 }
 
+/// Pairings with nothing said of them.
+fn unexplained(mut pairings: Vec<crate::plan::Pairing>) -> Vec<crate::plan::Pairing> {
+    for why in
+        pairings.iter_mut().flat_map(|pairing| &mut pairing.members).map(|member| &mut member.explanation)
+    {
+        (why.text, why.candidates) = (Arc::from(""), Arc::from([]));
+    }
+    pairings
+}
+
 proptest! {
+    #[test]
+    fn who_asks_for_pairings_alone_gets_the_same(view in a_view(), policy in a_policy()) {
+        let brief = pairings(&view, &Contention, &policy);
+        prop_assert!(brief.iter().flat_map(|pairing| &pairing.members).all(|member| member.explanation.candidates.is_empty()));
+        prop_assert_eq!(unexplained(brief), unexplained(plan(&view, &Contention, &policy).pairings));
+    }
+
     #[test]
     fn every_plan_is_whole_and_keeps_its_rules(view in a_view(), policy in a_policy()) {
         let plan = plan(&view, &Contention, &policy);
