@@ -5,32 +5,94 @@ use pillion_core::SlurmJobId;
 use pillion_tests::wait::{Look, wait_for};
 use pillion_tests::{Cluster, ClusterSpec};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_mins(1);
 /// Two parts of a minute that must be over, and what it takes to tell of them.
 const LATE: Duration = Duration::from_mins(4);
-/// A job as users write them, which says what it finds in its environment.
+/// A job as users write them, which says what it finds in its environment, and how Slurm has it.
 const LOOK: &str = "env | sort; scontrol show job $SLURM_JOB_ID -d";
+/// What differs between any two jobs, or two looks at one cluster: times, process numbers, and who in slurmctld started a job.
+const OF_THE_MOMENT: [&str; 18] = [
+    "SLURM_JOB_START_TIME",
+    "SLURM_JOB_END_TIME",
+    "SLURM_TASK_PID",
+    "RunTime",
+    "SubmitTime",
+    "EligibleTime",
+    "AccrueTime",
+    "StartTime",
+    "EndTime",
+    "LastSchedEval",
+    "Scheduler",
+    "AllocNode:Sid",
+    "BootTime",
+    "SlurmdStartTime",
+    "LastBusyTime",
+    "LastActiveTime",
+    "CPULoad",
+    "FreeMem",
+];
 
+/// What names a job by its number.
+const OF_A_JOB: [&str; 3] = ["SLURM_JOB_ID", "SLURM_JOBID", "JobId"];
+
+/// Asks until it is answered: where the machine has much else to do, the scheduler may say that it cannot now.
 fn json(cluster: &Cluster, user: &str, words: &[&str]) -> Value {
-    let text = cluster.pillion_as(user, &[words, &["--json"]].concat()).unwrap().stdout().unwrap();
-    serde_json::from_str(&text).unwrap()
+    let words = [words, &["--json"]].concat();
+    wait_for(&words.join(" "), SOON, || {
+        let output = cluster.pillion_as(user, &words)?.output()?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok(match (output.status.code(), serde_json::from_str(&said)) {
+            (Some(0), Ok(value)) => Look::Ready(value),
+            _ => Look::NotYet(String::from_utf8_lossy(&output.stderr).into_owned()),
+        })
+    })
+    .unwrap()
 }
 
-/// Each name with its value, but for the digits in it (ids, times, ports, pids) and for which of Slurm's schedulers started the job.
-fn shape(text: &str) -> BTreeMap<String, String> {
-    let pairs = text.split_whitespace().filter_map(|word| word.split_once('='));
-    pairs
-        .filter(|(name, _)| *name != "Scheduler")
-        .map(|(name, value)| (name.to_owned(), value.chars().filter(|c| !c.is_ascii_digit()).collect()))
-        .collect()
+/// All words of it, but for what is of the moment, and for the number of the job where it stands.
+fn lasting(text: &str, job: Option<&SlurmJobId>) -> Vec<String> {
+    let (number, file) =
+        job.map_or_else(Default::default, |job| (job.to_string(), format!("/slurm-{job}.out")));
+    let words = text.split_whitespace().filter_map(|word| {
+        let (name, value) = word.split_once('=').unwrap_or(("", word));
+        let is_number = OF_A_JOB.contains(&name) && value == number;
+        (!OF_THE_MOMENT.contains(&name) && !is_number).then(|| word.to_owned())
+    });
+    words.map(|word| if job.is_some() { word.replace(&file, "/slurm-N.out") } else { word }).collect()
 }
 
-fn looked(cluster: &Cluster) -> BTreeMap<String, String> {
-    let job = cluster.submit_as("alice", LOOK, &["--gres=gpu:1", "-J", "look"]).unwrap();
-    shape(&cluster.finished_output(job, SOON).unwrap())
+/// What jobs of one GPU and of two find in their environment, and their records in Slurm.
+fn jobs_look(cluster: &Cluster) -> [Vec<String>; 2] {
+    ["--gres=gpu:1", "--gres=gpu:2"].map(|gres| {
+        let job = cluster.submit_as("alice", LOOK, &[gres, "-J", "look", "-w", "w1"]).unwrap();
+        let text = cluster.finished_output(job, SOON).unwrap();
+        assert!(text.contains("SLURM_JOB_GPUS=") && text.contains("JOB_GRES="), "{text}");
+        lasting(&text, Some(&job))
+    })
+}
+
+/// How Slurm says that it is set up; but for the time of asking, and the number of the next job.
+fn slurm_looks(cluster: &Cluster) -> [Vec<String>; 3] {
+    ["config", "nodes", "partitions"].map(|what| {
+        let text = cluster.scontrol(&["show", what]).unwrap();
+        let of_the_moment = ["Configuration data as of", "NEXT_JOB_ID"];
+        let lines = text.lines().filter(|line| !of_the_moment.iter().any(|it| line.starts_with(it)));
+        lasting(&lines.collect::<Vec<_>>().join("\n"), None)
+    })
+}
+
+/// The last jobs' ends may be still under way on their nodes.
+fn wait_until_slurm_looks_like(before: &[Vec<String>; 3], cluster: &Cluster) {
+    wait_for("Slurm as it was without us", SOON, || {
+        let now = slurm_looks(cluster);
+        let other =
+            now.iter().zip(before).flat_map(|(now, before)| now.iter().filter(|word| !before.contains(word)));
+        let other: Vec<&String> = other.collect();
+        Ok(if now == *before { Look::Ready(()) } else { Look::NotYet(format!("{other:?}")) })
+    })
+    .unwrap();
 }
 
 /// Two users' jobs, one of two GPUs; one that holds a GPU and sleeps.
@@ -48,9 +110,10 @@ fn run(cluster: &Cluster) -> [SlurmJobId; 3] {
 fn an_unchanged_cluster_is_observed_and_learnt_from() {
     let mut cluster = Cluster::start(ClusterSpec::observed(2)).unwrap();
     let conf = std::fs::read(cluster.layout().slurm_conf()).unwrap();
-    let before = looked(&cluster);
+    let before = (slurm_looks(&cluster), jobs_look(&cluster));
     cluster.start_observing().unwrap();
-    assert_eq!(looked(&cluster), before, "a job's environment and its record in Slurm");
+    wait_until_slurm_looks_like(&before.0, &cluster);
+    assert_eq!(jobs_look(&cluster), before.1, "a job's environment, and its record in Slurm");
     let [alices, words, forgotten] = run(&cluster);
     for job in [alices, words] {
         cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
@@ -76,6 +139,11 @@ fn an_unchanged_cluster_is_observed_and_learnt_from() {
     let own = cluster.pillion_as("alice", &["profile"]).unwrap().stdout().unwrap();
     assert!(own.contains("alice/images") || own.lines().count() == 1, "{own}");
 
+    // Of whom it is known with how much less they would have done: each user is told of his own.
+    let looked_at =
+        |user: &str| json(&cluster, user, &["rightsize", "--runs", "1"])["workload_count"].clone();
+    assert_eq!((looked_at("root"), looked_at("bob")), (profiles.len().into(), 1.into()));
+
     // Who holds a GPU and does nothing with it.
     let devices = wait_for("a GPU without work", LATE, || {
         let idle = json(&cluster, "bob", &["idle", "--for", "1m"]);
@@ -96,7 +164,9 @@ fn an_unchanged_cluster_is_observed_and_learnt_from() {
     assert!(report.contains("never used by the job"), "{report}");
 
     assert_eq!(std::fs::read(cluster.layout().slurm_conf()).unwrap(), conf, "Slurm's configuration");
-    assert_eq!(looked(&cluster), before);
-    cluster.scontrol(&["requeuehold", &forgotten.to_string()]).unwrap();
+    cluster.program("scancel").arg(forgotten.to_string()).stdout().unwrap();
+    cluster.wait_for_job(forgotten, &["CANCELLED"], SOON).unwrap();
+    wait_until_slurm_looks_like(&before.0, &cluster);
+    assert_eq!(jobs_look(&cluster), before.1, "with all that was learnt");
     cluster.stop_observing().unwrap();
 }
