@@ -163,13 +163,20 @@ fn questions_about_jobs() {
         busy_below_fraction: part,
         user: text("alice"),
     });
+    let rightsize = [0, u32::MAX].map(|run_count_min| api::RightsizeRequest {
+        run_count_min,
+        user: text("alice"),
+        workload: text("alice/bert"),
+    });
     let (account, events, idle) = (encoded(account), encoded(events), encoded(idle));
+    let rightsize = encoded(rightsize);
     let site = Site::new();
     let values = (
-        (bytes_like(job), bytes_like(user), bytes_like(idle)),
+        (bytes_like(job), bytes_like(user), bytes_like(idle), bytes_like(rightsize)),
         (bytes_like(account), bytes_like(events), bytes_like(profiles)),
     );
-    fuzz("questions about jobs", &values, |((job, user, idle), (account, events, profiles))| {
+    fuzz("questions about jobs", &values, |((job, user, idle, rightsize), (account, events, profiles))| {
+        site.ask(&rightsize, &async |server, request| server.rightsize(request).await);
         site.ask(&idle, &async |server, request| server.idle(request).await);
         site.ask(&job, &async |server, request| server.explain(request).await);
         site.ask(&job, &async |server, request| server.job(request).await);

@@ -5,12 +5,14 @@ mod characterize;
 mod idle;
 mod plan;
 mod replay;
+mod rightsize;
 
 pub use act::{DrainArgs, EventsArgs, EvictArgs, TopArgs, UndrainArgs};
 pub use characterize::CharacterizeArgs;
 pub use idle::IdleArgs;
 pub use plan::{BacktestArgs, FirstRunsArg, ObjectiveArg, ObserveArg, PlanArgs, Switch, UsersArg};
 pub use replay::{AnonymiseArgs, OrderArg, ReplayAction, ReplayArgs};
+pub use rightsize::RightsizeArgs;
 
 use crate::address::Address;
 use crate::output::Format;
@@ -133,6 +135,8 @@ pub enum Command {
     Policy,
     /// GPUs that jobs hold and do not use: whose, since when, and a text for a mail
     Idle(IdleArgs),
+    /// Workloads that would have done with a smaller GPU, less memory or fewer GPUs, and a text for a mail
+    Rightsize(RightsizeArgs),
     /// What happened to nodes and jobs: faults, victims, evictions, drains
     Events(EventsArgs),
     /// The pool, live: who is on which GPU, what it does, and who waits

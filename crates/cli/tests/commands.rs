@@ -164,6 +164,20 @@ async fn idle_says_who_holds_what_without_work() {
     }
 }
 
+#[tokio::test]
+async fn rightsize_says_with_how_much_less_they_would_have_done() {
+    let harness = Harness::start();
+    snapshot(&harness, "rightsize", "rightsize", 0).await;
+    let of_bob = harness.run("rightsize --user bob --runs 6 --noheader --parsable2").await;
+    assert_eq!(of_bob.out.lines().count(), 1, "{}", of_bob.out);
+    let often = harness.run("rightsize --runs 7 --noheader --parsable2").await;
+    assert_eq!(often.out, "");
+    let mail = harness.run("rightsize --mail").await;
+    insta::assert_snapshot!("rightsize_mail", mail.out);
+    let wrong = harness.run("rightsize --runs 0").await;
+    assert_eq!((wrong.code, wrong.out.as_str()), (64, ""), "{}", wrong.err);
+}
+
 /// Those of docs/evaluate.md that ask a scheduler; its job stands for one that is observed.
 #[tokio::test]
 async fn the_commands_for_observed_partitions_are_run() {
@@ -172,7 +186,7 @@ async fn the_commands_for_observed_partitions_are_run() {
     let lines = page.lines().filter_map(|line| line.strip_prefix("pillion "));
     let lines: Vec<String> =
         lines.filter(|line| !line.starts_with("replay ")).map(|line| line.replace("4711", "51")).collect();
-    assert_eq!(lines.len(), 5, "{lines:?}");
+    assert_eq!(lines.len(), 7, "{lines:?}");
     for line in lines {
         let ran = harness.run(&line).await;
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");

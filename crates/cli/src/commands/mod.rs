@@ -24,6 +24,7 @@ pub mod queue;
 pub mod replay;
 pub mod report;
 pub mod rescue;
+pub mod rightsize;
 pub mod slurm_conf;
 pub mod snapshot;
 pub mod status;
@@ -98,6 +99,7 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         Command::Evict(order) => evict::evict(&mut connect(address).await?, order).await?,
         Command::Policy => policy::fetch(&mut connect(address).await?).await?,
         Command::Idle(idle) => idle::fetch(&mut connect(address).await?, idle).await?,
+        Command::Rightsize(rightsize) => rightsize::fetch(&mut connect(address).await?, rightsize).await?,
         Command::Events(events) => {
             let request = events::request(events, clock.now())?;
             events::fetch(&mut connect(address).await?, request).await?

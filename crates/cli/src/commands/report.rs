@@ -46,6 +46,9 @@ fn lines(status: &JobStatus) -> Vec<String> {
     }
     say(&mut lines, "Advice", status.advice.clone());
     say(&mut lines, "Taught", taught(status));
+    for sentence in status.rightsizing.iter().flat_map(|row| &row.sentences) {
+        say(&mut lines, "Less", Some(sentence.clone()));
+    }
     if status.run.is_none() && status.held_devices.is_empty() {
         let why = if status.ending.is_some() {
             "Nothing was measured of this run: the node's agent was not responding, or the job did not use its GPU"

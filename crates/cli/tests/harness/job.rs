@@ -3,7 +3,7 @@
 use super::{NOW, decision, host, queue_job};
 use pillion_api::{
     AccountRequest, AccountResponse, AccountRow, Decision, Event, HeldDevice, JobResponse, JobStatus, Member,
-    Profile, QueueJob, SlowCause,
+    Profile, QueueJob, Rightsizing, SlowCause,
 };
 use pillion_proto::v1::{ActivityMeans, JobSummary};
 
@@ -60,6 +60,10 @@ fn observed() -> JobStatus {
         node: Some("n7".to_owned()),
         started_at_seconds: Some(NOW - 90_000.0),
         held_devices: vec![held("g0", 1_800.0, true), held("g1", 90_000.0, false)],
+        rightsizing: vec![Rightsizing {
+            sentences: vec!["1 of its 2 GPUs would have done: in 3 starts it never used more".to_owned()],
+            ..Rightsizing::default()
+        }],
         now_seconds: NOW,
         ..JobStatus::default()
     }

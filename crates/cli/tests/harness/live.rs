@@ -3,7 +3,8 @@
 use super::{NOW, host, queue_job};
 use pillion_api::{
     Activity, Event, EventsRequest, EventsResponse, IdleDevice, IdleRequest, IdleResponse, Member,
-    PolicyResponse, PolicyRule, TopCounts, TopDevice, TopRequest, TopResponse,
+    PolicyResponse, PolicyRule, RightsizeRequest, RightsizeResponse, Rightsizing, TopCounts, TopDevice,
+    TopRequest, TopResponse,
 };
 
 pub(super) fn policy() -> PolicyResponse {
@@ -88,6 +89,47 @@ pub(super) fn idle(request: &IdleRequest) -> IdleResponse {
         unseen_count: 2,
         devices,
     }
+}
+
+/// Two workloads of alice and one of bob, for which less would do.
+pub(super) fn rightsize(request: &RightsizeRequest) -> RightsizeResponse {
+    let row = |user: &str, name: &str, device_count| Rightsizing {
+        workload: Some(format!("{user}/4f1c09aa12bc77de")),
+        workload_name: Some(format!("{user}/{name}")),
+        user: user.to_owned(),
+        device_model: "h100".to_owned(),
+        device_count,
+        run_count: 6,
+        gpu_hours: Some(120.5 / f64::from(device_count)),
+        used_fraction: Some(0.12),
+        memory_bytes_needed: Some(11 << 30),
+        memory_bytes: Some(80 << 30),
+        device_count_enough: None,
+        device_model_enough: None,
+        memory_bytes_enough: None,
+        sentences: Vec::new(),
+    };
+    let mut rows = vec![
+        Rightsizing {
+            device_model_enough: Some("t4".to_owned()),
+            memory_bytes_enough: Some(11 << 30),
+            sentences: vec![
+                "a GPU of model t4 would have done: its memory is enough".to_owned(),
+                "11.0 GiB of the GPU's 80.0 GiB of memory would have done".to_owned(),
+            ],
+            ..row("alice", "notebook", 1)
+        },
+        Rightsizing {
+            device_count_enough: Some(1),
+            gpu_hours: None,
+            sentences: vec!["1 of its 4 GPUs would have done: in 6 starts it never used more".to_owned()],
+            ..row("bob", "train", 4)
+        },
+    ];
+    rows.retain(|row| {
+        row.run_count >= request.run_count_min && (request.user.is_empty() || row.user == request.user)
+    });
+    RightsizeResponse { run_count_min: request.run_count_min, workload_count: 5, rows }
 }
 
 /// A pool of 8,000 GPUs, of which the rows that were asked for and no more are sent.

@@ -13,8 +13,8 @@ use pillion_api::{
     IdleRequest, IdleResponse, JobExplanation, JobRequest, JobResponse, Member, MetricStatus, Model,
     ModelScore, ModelsRequest, ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse,
     PolicyRequest, PolicyResponse, Profile, ProfileSlice, ProfilesRequest, ProfilesResponse, QueueJob,
-    QueueRequest, QueueResponse, RefusedPeer, StatusRequest, StatusResponse, TopRequest, TopResponse,
-    UndrainRequest, UndrainResponse,
+    QueueRequest, QueueResponse, RefusedPeer, RightsizeRequest, RightsizeResponse, StatusRequest,
+    StatusResponse, TopRequest, TopResponse, UndrainRequest, UndrainResponse,
 };
 use pillion_proto::v1::{LoadedPlugin, MigInstance, MigInstances, MigPlacement, NodeSetup, SetupFault};
 use std::path::Path;
@@ -499,6 +499,13 @@ impl OperatorService for Fixtures {
 
     async fn idle(&self, request: Request<IdleRequest>) -> Result<Response<IdleResponse>, Status> {
         Ok(Response::new(live::idle(&request.into_inner())))
+    }
+
+    async fn rightsize(
+        &self,
+        request: Request<RightsizeRequest>,
+    ) -> Result<Response<RightsizeResponse>, Status> {
+        Ok(Response::new(live::rightsize(&request.into_inner())))
     }
 
     async fn top(&self, request: Request<TopRequest>) -> Result<Response<TopResponse>, Status> {

@@ -82,7 +82,7 @@ pub(super) fn usable_bytes(device_memory_bytes: u64, policy: &Policy) -> u64 {
 }
 
 /// The device memory that a workload is admitted with: what was declared, but never less than what was seen to be needed.
-pub(crate) fn memory_need(declared: Option<u64>, profile: &WorkloadProfile) -> Option<u64> {
+pub fn memory_need(declared: Option<u64>, profile: &WorkloadProfile) -> Option<u64> {
     let (peak, completed) = (profile.memory_bytes_peak, completed_in(profile));
     let need = match declared {
         Some(declared) => Some(declared.max(least(peak, completed).unwrap_or(0))),

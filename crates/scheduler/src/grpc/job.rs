@@ -65,6 +65,7 @@ pub(super) async fn status(
         lesson_kind: lesson.as_ref().map(|lesson| lesson.kind.to_string()),
         lesson_detail: lesson.and_then(|lesson| listing::some_text(lesson.detail)),
         held_devices: Vec::new(),
+        rightsizing: Vec::new(),
         job: Some(queue_row.unwrap_or_else(|| listing::past_job(&record))),
     })
 }

@@ -16,5 +16,6 @@ pub(crate) mod limits;
 mod listing;
 mod naming;
 pub mod operator;
+mod rightsize;
 mod status;
 mod top;

@@ -117,7 +117,7 @@ macro_rules! rows {
         }
     )*};
 }
-rows!(QueueJob, Member, Tenant, Candidate, IdleDevice);
+rows!(QueueJob, Member, Tenant, Candidate, IdleDevice, Rightsizing);
 
 /// Its key stands in its JSON, which is read for that alone.
 impl Naming for api::Profile {
@@ -163,6 +163,7 @@ parts! {
     ClusterResponse: nodes;
     HeatmapResponse: cells;
     IdleResponse: devices;
+    RightsizeResponse: rows;
     DecidedResponse: decision, explanations, group;
 }
 

@@ -3,7 +3,7 @@
 use super::auth::{Caller, caller};
 use super::naming::{self, Naming};
 use super::top::to_u32;
-use super::{act, browse, events, explain, idle, job, listing, status, top};
+use super::{act, browse, events, explain, idle, job, listing, rightsize, status, top};
 use crate::context::Context;
 use crate::device_status::Amiss;
 use crate::engine::Engine;
@@ -101,6 +101,22 @@ impl OperatorServer {
         let lesson = stored.as_ref().and_then(|(_, lesson)| lesson.clone());
         let known = now.cloned().or(stored.map(|(job, _)| job)).filter(|job| caller.may_see(job.uid));
         Ok(known.map(|known| job::observed_status(&known, lesson, self.context.now())))
+    }
+
+    /// Of workloads that the caller may see: everybody's, or his own.
+    async fn rightsized(
+        &self,
+        request: &api::RightsizeRequest,
+        caller: Caller,
+    ) -> Result<api::RightsizeResponse, StoreError> {
+        let own = own_user_name(&self.context, caller);
+        let profiles = self.context.store.profiles().await?;
+        let seen = profiles.iter().map(|stored| &stored.profile);
+        let seen = seen.filter(|it| caller.is_operator || own.as_ref().is_some_and(|own| is_of(it, own)));
+        let since = self.context.now() - Duration::from_hours(24 * rightsize::USED_DAYS);
+        let used = self.pages.used_devices(since).await?;
+        let models = rightsize::models(&self.context.agents.all());
+        Ok(rightsize::answer(&seen.collect::<Vec<_>>(), &models, &used, request))
     }
 
     async fn overview(
@@ -231,7 +247,11 @@ impl OperatorService for OperatorServer {
         let now = self.context.now();
         let record = store.job(id).await.map_err(store_error)?.filter(|record| caller.may_see(record.uid));
         let Some(record) = record else {
-            let status = self.observed_status(id, caller).await.map_err(store_error)?;
+            let mut status = self.observed_status(id, caller).await.map_err(store_error)?;
+            if let Some(status) = &mut status {
+                let request = rightsize::request_for(status);
+                status.rightsizing = self.rightsized(&request, caller).await.map_err(store_error)?.rows;
+            }
             return self.named(api::JobResponse { found: status.is_some(), status }).await;
         };
         let row = self.queue_row(id, caller).await.map_err(store_error)?;
@@ -433,6 +453,16 @@ impl OperatorService for OperatorServer {
         let observed = Arc::clone(&self.context.board().observed);
         let (agents, now) = (self.context.agents.all(), self.context.now());
         self.named(idle::answer(&observed, &agents, &request.into_inner(), caller, now)?).await
+    }
+
+    async fn rightsize(
+        &self,
+        request: Request<api::RightsizeRequest>,
+    ) -> Result<Response<api::RightsizeResponse>, Status> {
+        let caller = caller(&request);
+        let mut request = request.into_inner();
+        self.resolve(&mut request.workload, caller).await?;
+        self.named(self.rightsized(&request, caller).await.map_err(store_error)?).await
     }
 
     async fn top(&self, request: Request<api::TopRequest>) -> Result<Response<api::TopResponse>, Status> {

@@ -1,4 +1,4 @@
-//! GPUs of observed partitions that jobs hold and do not use.
+//! GPUs of observed partitions that jobs hold and do not use, and workloads for which less would do.
 
 use super::parts::{job_link, nothing, scrolling, workload_word};
 use super::{Ask, now, taken};
@@ -6,15 +6,17 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
-use pillion_api::{IdleDevice, IdleRequest, IdleResponse};
+use pillion_api::{IdleDevice, IdleRequest, IdleResponse, RightsizeRequest, Rightsizing};
 
-/// How many GPUs are shown: those that stood longest.
+/// How many GPUs are shown: those that stood longest; and how many workloads: those with the most device time.
 const SHOWN: usize = 200;
 
 pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
     let request = IdleRequest { user: ask.filter("user").to_owned(), ..IdleRequest::default() };
     let response = taken(ask.service.idle(ask.question(request)).await)?;
     let devices = &response.devices;
+    let request = RightsizeRequest { user: ask.filter("user").to_owned(), ..RightsizeRequest::default() };
+    let less = taken(ask.service.rightsize(ask.question(request)).await)?;
     Ok(Sheet {
         title: "GPUs held without work".to_owned(),
         body: html! {
@@ -27,6 +29,12 @@ pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
                 }
             }
             @if devices.is_empty() { (nothing("No job of yours holds a GPU without work.")) } @else { (scrolling("GPUs without work", &table(&response, now()))) }
+            h2 { "Workloads for which less would do" }
+            p.source {
+                (less.rows.len()) " of " (format::counted(less.workload_count.into(), "workload")) " that were measured alone in " (less.run_count_min) " runs or more; each is said for itself"
+                @if less.rows.len() > SHOWN { "; the first " (SHOWN) " are shown" }
+            }
+            @if !less.rows.is_empty() { (scrolling("Workloads for which less would do", &less_table(&less.rows))) }
         },
     })
 }
@@ -50,4 +58,19 @@ fn row(device: &IdleDevice, now: f64) -> Markup {
         td { (format::time_or_none(Some(device.since_seconds), now)) }
         td { @if device.has_process { "yes" } @else { "no" } }
     } }
+}
+
+fn less_table(rows: &[Rightsizing]) -> Markup {
+    html! {
+        table {
+            caption.hidden { "Workloads for which less would do, those with the most GPU-hours first" }
+            thead { tr { th scope="col" { "Workload" } th scope="col" { "Model" } th.number scope="col" { "GPUs" } th.number scope="col" { "Runs" } th.number scope="col" { "GPU-hours" } th scope="col" { "Enough" } } }
+            tbody { @for row in rows.iter().take(SHOWN) { tr {
+                th scope="row" { @if let Some(name) = &row.workload_name { (workload_word(name)) } }
+                td { (row.device_model) } td.number { (row.device_count) } td.number { (row.run_count) }
+                td.number { @if let Some(hours) = row.gpu_hours { (format!("{hours:.1}")) } }
+                td { (row.sentences.join("; ")) }
+            } } }
+        }
+    }
 }
