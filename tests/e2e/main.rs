@@ -30,6 +30,7 @@ mod observe;
 mod operators;
 mod options;
 mod outage;
+mod outsider;
 mod pace;
 mod pairs;
 mod queue_order;

@@ -2,12 +2,16 @@
 
 use crate::estimate::Estimate;
 use crate::history::{Measure, Run, Workload};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// What runs of the same work differ by, as a deviation of the logarithm, before any were seen: 5 %.
 const RUN_DEVIATION: f64 = 0.05;
 /// How many runs that guess is worth.
 const RUN_DEVIATION_WORTH: f64 = 3.0;
+
+/// On how many nodes, with how many CPUs.
+type Layout = (Option<u32>, Reverse<Option<u32>>);
 
 /// What was measured at one count.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +46,7 @@ pub struct Curve {
     pub measure: Measure,
     /// By rising counts, each once.
     pub points: Vec<Point>,
-    /// Runs that are in no point: their GPUs lay on more or fewer nodes than those of most runs of their count.
+    /// Runs that are in no point: they had other nodes or CPUs than most runs of their count.
     pub other_layouts: usize,
     /// From how many degrees of freedom the deviation of runs is known.
     freedom: f64,
@@ -51,8 +55,8 @@ pub struct Curve {
 impl Curve {
     /// Joins the runs of a workload.
     ///
-    /// Of one count only the runs on one number of nodes are taken, that of most runs and of those the least: four GPUs on one node
-    /// and one GPU on each of four are two experiments. What runs of one count differ by is taken to be the same at all counts
+    /// Of one count only the runs on one number of nodes and of CPUs are taken, those of most runs; of several such the fewest nodes and then the
+    /// most CPUs: four GPUs on one node and one GPU on each of four are two experiments. What runs of one count differ by is taken to be the same at all counts
     /// (in parts of the time), and begins with 5 % at the worth of three runs, so that two runs that are alike by chance are not taken for proof.
     pub fn of(workload: &Workload) -> Self {
         Self::of_runs(workload.measure, &workload.runs)
@@ -60,16 +64,16 @@ impl Curve {
 
     /// Likewise of runs alone.
     pub fn of_runs(measure: Measure, runs: &[Run]) -> Self {
-        let mut counts: BTreeMap<u32, BTreeMap<Option<u32>, Vec<&Run>>> = BTreeMap::new();
+        let mut counts: BTreeMap<u32, BTreeMap<Layout, Vec<&Run>>> = BTreeMap::new();
         for run in runs {
-            counts.entry(run.gpus).or_default().entry(run.nodes).or_default().push(run);
+            counts.entry(run.gpus).or_default().entry((run.nodes, Reverse(run.cpus))).or_default().push(run);
         }
         let (mut points, mut other_layouts) = (Vec::new(), 0);
         let (mut squares, mut freedom) = (RUN_DEVIATION_WORTH * RUN_DEVIATION.powi(2), RUN_DEVIATION_WORTH);
         for (gpus, layouts) in counts {
             let all: usize = layouts.values().map(Vec::len).sum();
             let most = layouts.into_iter().rev().max_by_key(|(_, runs)| runs.len());
-            let Some((nodes, runs)) = most else { continue };
+            let Some(((nodes, _), runs)) = most else { continue };
             other_layouts += all - runs.len();
             let mut logs: Vec<f64> = runs.iter().map(|run| run.seconds.ln()).collect();
             logs.sort_by(f64::total_cmp);
@@ -155,6 +159,9 @@ mod tests {
         let found: Vec<_> = curve.points.iter().map(|it| (it.gpus, it.nodes, it.runs)).collect();
         assert_eq!(found, [(1, Some(1), 1), (2, Some(1), 1), (4, Some(1), 3)]);
         assert_eq!(curve.other_layouts, 2);
+        let with = |cpus, seconds| Run { cpus: Some(cpus), ..run(1, 1, seconds) };
+        let starved = Curve::of_runs(Measure::Elapsed, &[with(8, 150.0), with(32, 100.0), with(16, 102.0)]);
+        assert_eq!((starved.points[0].seconds().round(), starved.other_layouts), (100.0, 2), "most CPUs");
         assert!((curve.points[2].seconds() - 26.0).abs() < 1e-9, "the median");
         assert!((curve.points[2].spread_ratio - 1.2).abs() < 1e-9);
         let (one, three) = (curve.measured(&curve.points[0]), curve.measured(&curve.points[2]));

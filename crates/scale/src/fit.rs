@@ -41,7 +41,7 @@ const NEGLIGIBLE: f64 = 1e-5;
 pub enum Refusal {
     /// All runs had one count.
     #[error(
-        "all {runs} runs had {gpus} GPUs, and one count says nothing of others; run it with {} GPUs too, twice each, and ask again",
+        "all runs ({runs}) had {gpus} GPUs, and one count says nothing of others; run it with {} GPUs too, twice each, and ask again",
         other_counts(*gpus)
     )]
     OneCount {
@@ -55,7 +55,7 @@ pub enum Refusal {
     NoRuns,
 }
 
-/// `2 and 4`, `1 and 2`, `2 and 4` of 1: half and twice, where they are.
+/// Half and twice, or twice and four times one.
 fn other_counts(gpus: u32) -> String {
     if gpus == 1 { "2 and 4".to_owned() } else { format!("{} and {}", gpus / 2, gpus.saturating_mul(2)) }
 }
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn one_count_is_refused_with_what_to_run() {
         let said = Fit::of(&curve(&[(4, 10.0), (4, 11.0)])).unwrap_err().to_string();
-        assert!(said.contains("all 2 runs had 4 GPUs") && said.contains("2 and 8 GPUs"), "{said}");
+        assert!(said.contains("all runs (2) had 4 GPUs") && said.contains("2 and 8 GPUs"), "{said}");
         let said = Fit::of(&curve(&[(1, 10.0)])).unwrap_err().to_string();
         assert!(said.contains("2 and 4 GPUs"), "{said}");
         assert_eq!(Fit::of(&curve(&[])).unwrap_err(), Refusal::NoRuns);

@@ -12,6 +12,7 @@
 //! that was measured.
 
 pub mod answers;
+mod cpus;
 mod curve;
 mod estimate;
 mod fit;
@@ -23,6 +24,7 @@ mod shape;
 mod summary;
 mod table;
 
+pub use cpus::{EnoughCpus, enough_cpus};
 pub use curve::{Curve, Point};
 pub use estimate::Estimate;
 pub use fit::{Fit, REACH, Refusal};

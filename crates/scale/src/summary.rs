@@ -50,8 +50,8 @@ impl Sum {
     }
 }
 
-/// Looks at every workload of a history.
-pub fn summarise(history: &History, efficiency: f64) -> Sum {
+/// Looks at every workload of a history; at those on one model of GPU, in whatever case, where one is named.
+pub fn summarise(history: &History, efficiency: f64, gpu_model: Option<&str>) -> Sum {
     let mut sum = Sum {
         workloads: Vec::new(),
         one_count: 0,
@@ -59,7 +59,9 @@ pub fn summarise(history: &History, efficiency: f64) -> Sum {
         gpu_hours_above: 0.0,
         gpu_hours_one_count: 0.0,
     };
-    for workload in &history.workloads {
+    let is_asked =
+        |workload: &&Workload| gpu_model.is_none_or(|model| workload.gpu_model.eq_ignore_ascii_case(model));
+    for workload in history.workloads.iter().filter(is_asked) {
         if let Some(summary) = summary(workload, efficiency) {
             sum.gpu_hours += summary.gpu_hours.unwrap_or(0.0);
             sum.gpu_hours_above += summary.gpu_hours_above.unwrap_or(0.0);
@@ -89,7 +91,8 @@ fn summary(workload: &Workload, efficiency: f64) -> Option<Summary> {
     let curve = Curve::of(workload);
     let break_even_gpus = curve.break_even(efficiency)?;
     let above = workload.runs.iter().filter(|run| run.gpus > break_even_gpus);
-    let above = above.map(|run| f64::from(run.gpus) * run.seconds).sum::<f64>() / 3600.0;
+    // A sum of nothing would be -0.
+    let above = above.fold(0.0, |sum, run| sum + f64::from(run.gpus) * run.seconds) / 3600.0;
     let gpu_hours = workload.gpu_hours();
     Some(Summary {
         workload: workload.name.clone(),
@@ -123,7 +126,7 @@ mod tests {
             add("good", gpus, hours);
         }
         add("once", 2, 5.0);
-        let sum = summarise(&history, 0.5);
+        let sum = summarise(&history, 0.5, None);
         let found: Vec<_> = sum
             .workloads
             .iter()
@@ -131,10 +134,11 @@ mod tests {
             .collect();
         // 4 / 2 / 4 is exactly half.
         assert_eq!(found, [("good", 8, true), ("bad", 4, true)]);
-        let sum = summarise(&history, 0.6);
+        let sum = summarise(&history, 0.6, Some("A100"));
         assert_eq!((sum.workloads[0].workload.as_str(), sum.workloads[0].break_even_gpus), ("bad", 2));
         assert!((sum.gpu_hours_above - 8.0).abs() < 1e-9, "four for two hours");
         assert!((sum.gpu_hours - (4.0 + 4.4 + 8.0 + 8.0 + 8.8)).abs() < 1e-9);
         assert_eq!((sum.one_count, sum.gpu_hours_one_count), (1, 10.0));
+        assert_eq!(summarise(&history, 0.6, Some("h100")).workloads, []);
     }
 }

@@ -81,7 +81,7 @@ pub struct Table {
     pub measure: Measure,
     /// What its nodes are like.
     pub shape: NodeShape,
-    /// Runs that are in no row, for their layout was another.
+    /// Runs that are in no row, for they had other nodes or CPUs than most of their count.
     pub other_layouts: usize,
     /// Counts that were measured and whose times lie further apart than a factor of 1.5: they did not all do the same.
     pub apart: Vec<u32>,

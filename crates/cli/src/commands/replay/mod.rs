@@ -63,7 +63,8 @@ fn run(replay: &Replay) -> Vec<Outcome> {
     outcomes
 }
 
-fn read_sacct(path: &Path, telemetry: &Telemetry) -> Result<(Accounting, ReadTally), CliError> {
+/// A file of sacct, with a bar that shows how far it is read.
+pub(super) fn read_sacct(path: &Path, telemetry: &Telemetry) -> Result<(Accounting, ReadTally), CliError> {
     let file = open(path)?;
     let length = file.metadata().map_or(0, |metadata| metadata.len());
     let bar = ProgressBar::new(length).with_style(style("{bytes}/{total_bytes} read {wide_bar} {eta} left"));
