@@ -31,7 +31,7 @@ pub mod snapshot;
 pub mod status;
 pub mod why;
 
-use crate::args::{Args, Command, SnapshotAction, SnapshotArgs};
+use crate::args::{Args, Command, SnapshotAction, SnapshotArgs, TopArgs};
 use crate::client::{Target, connect};
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
@@ -105,15 +105,18 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
             let request = events::request(events, clock.now())?;
             events::fetch(&mut connect(address).await?, request).await?
         }
-        Command::Top(top) => {
-            if args.global.format() != Format::Table || !args.global.columns.is_empty() {
-                return Err(CliError::Usage(TOP_IS_DRAWN.to_owned()));
-            }
-            crate::top::run(top, address, clock).await?;
-            return Ok(exit::OK);
-        }
+        Command::Top(top) => return drawn(args, top, clock).await,
     };
     output.print(&answer)?;
+    Ok(exit::OK)
+}
+
+/// `top`, until its user leaves it.
+async fn drawn(args: &Args, top: &TopArgs, clock: &dyn Clock) -> Result<ExitStatus, CliError> {
+    if args.global.format() != Format::Table || !args.global.columns.is_empty() {
+        return Err(CliError::Usage(TOP_IS_DRAWN.to_owned()));
+    }
+    crate::top::run(top, &Target::of(&args.global), clock).await?;
     Ok(exit::OK)
 }
 

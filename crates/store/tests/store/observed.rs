@@ -6,7 +6,7 @@ use pillion_core::report::{JobSummary, Report, ReportBody};
 use pillion_core::{GresType, NodeName, UserId, WorkloadKey};
 use pillion_slurm::Ending;
 use pillion_store::postgres::PgStore;
-use pillion_store::{HeldDevice, Lesson, ObservedJob, Store, StoredProfile, UsedOfStarts};
+use pillion_store::{HeldDevice, Lesson, Observed as _, ObservedJob, Store, StoredProfile, UsedOfStarts};
 use std::sync::Arc;
 
 fn observed(id: u32, began: u32) -> ObservedJob {
