@@ -26,6 +26,7 @@ mod methods;
 mod metrics;
 mod module;
 mod mps_faults;
+mod observe;
 mod operators;
 mod options;
 mod outage;

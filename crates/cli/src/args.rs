@@ -2,14 +2,18 @@
 
 mod act;
 mod characterize;
+mod idle;
 mod plan;
 mod replay;
+mod rightsize;
 mod scale;
 
 pub use act::{DrainArgs, EventsArgs, EvictArgs, TopArgs, UndrainArgs};
 pub use characterize::CharacterizeArgs;
+pub use idle::IdleArgs;
 pub use plan::{BacktestArgs, FirstRunsArg, ObjectiveArg, ObserveArg, PlanArgs, Switch, UsersArg};
 pub use replay::{AnonymiseArgs, OrderArg, ReplayAction, ReplayArgs};
+pub use rightsize::RightsizeArgs;
 pub use scale::{BudgetArg, ScaleArgs};
 
 use crate::address::Address;
@@ -133,6 +137,10 @@ pub enum Command {
     Evict(EvictArgs),
     /// The rules that are in force: each value, where it comes from, and what it means
     Policy,
+    /// GPUs that jobs hold and do not use: whose, since when, and a text for a mail
+    Idle(IdleArgs),
+    /// Workloads that would have done with a smaller GPU, less memory or fewer GPUs, and a text for a mail
+    Rightsize(RightsizeArgs),
     /// What happened to nodes and jobs: faults, victims, evictions, drains
     Events(EventsArgs),
     /// The pool, live: who is on which GPU, what it does, and who waits

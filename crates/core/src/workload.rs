@@ -54,6 +54,16 @@ pub fn on_several(key: &WorkloadKey, device_count: usize) -> WorkloadKey {
     }
 }
 
+/// The work on one device of a key of [`on_several`], and on how many devices it is.
+pub fn on_one(key: &WorkloadKey) -> (WorkloadKey, u32) {
+    let several = key.as_str().split_once('/').and_then(|(user, rest)| {
+        let (count, digest) = rest.split_once("x-")?;
+        let count = count.parse().ok().filter(|count| *count > 1)?;
+        Some((WorkloadKey(format!("{user}/{digest}")), count))
+    });
+    several.unwrap_or_else(|| (key.clone(), 1))
+}
+
 /// Each run of digits as one `0`, each run of white space as one blank.
 pub fn without_numbers(line: &str) -> Vec<u8> {
     let mut text = Vec::with_capacity(line.len());
@@ -110,5 +120,8 @@ mod tests {
         let key = WorkloadKey::new("alice/1f0c9a0000000000");
         assert_eq!(on_several(&key, 1), key);
         assert_eq!(on_several(&key, 4).as_str(), "alice/4x-1f0c9a0000000000");
+        assert_eq!((on_one(&on_several(&key, 4)), on_one(&key)), ((key.clone(), 4), (key, 1)));
+        let line = of_submit_line("bob", "max-x", "srun x");
+        assert_eq!(on_one(&line), (line, 1));
     }
 }

@@ -28,7 +28,9 @@ pub use allow::AllowList;
 pub use history::{Observation, ObservedTenant};
 pub use model::{Contention, InterferenceModel, Learned, PredictError, SpeedEstimate, TenantInput};
 pub use plan::{Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
-pub use planner::{Demands, OBSERVED_PEAK_RATIO, known, leaves_room, may_join_first_run, pairings, plan};
+pub use planner::{
+    Demands, OBSERVED_PEAK_RATIO, known, leaves_room, may_join_first_run, memory_need, pairings, plan,
+};
 pub use policy::{FirstRuns, Objective, Policy, UserPolicy};
 pub use trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict, user_of};
 pub use view::{AloneClaim, ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, Tenant, WaitingJob};

@@ -52,7 +52,9 @@ pub use learning::{
 };
 pub use lesson::Lesson;
 pub use names::{NAMESAKES_MAX, Names, Naming};
-pub use observed::{HeldDevice, IDLE_LEVEL_USUAL, IDLE_LEVELS, Observed, ObservedJob, ObservedRun};
+pub use observed::{
+    HeldDevice, IDLE_LEVEL_USUAL, IDLE_LEVELS, Observed, ObservedJob, ObservedRun, UsedOfStarts,
+};
 pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Operators, Undrain, drain_of};
 pub use profiles::{Profiles, StoredProfile};
 pub use reports::Reports;

@@ -79,6 +79,16 @@ pub struct ObservedRun {
     pub device_memory_bytes: u64,
 }
 
+/// Of the starts of a workload that held so many devices: the most that were used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsedOfStarts {
+    /// What it runs, as on one device.
+    pub workload: WorkloadKey,
+    pub held_count: u32,
+    pub start_count: u32,
+    pub used_count: u32,
+}
+
 /// Observed jobs.
 #[async_trait]
 pub trait Observed: Send + Sync {

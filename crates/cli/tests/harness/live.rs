@@ -2,7 +2,8 @@
 
 use super::{NOW, host, queue_job};
 use pillion_api::{
-    Activity, Event, EventsRequest, EventsResponse, Member, PolicyResponse, PolicyRule, TopCounts, TopDevice,
+    Activity, Event, EventsRequest, EventsResponse, IdleDevice, IdleRequest, IdleResponse, Member,
+    PolicyResponse, PolicyRule, RightsizeRequest, RightsizeResponse, Rightsizing, TopCounts, TopDevice,
     TopRequest, TopResponse,
 };
 
@@ -52,6 +53,83 @@ pub(super) fn events(request: &EventsRequest) -> EventsResponse {
     let limit = usize::try_from(request.limit).expect("a few");
     let excess = events.len().saturating_sub(limit);
     EventsResponse { events: events.split_off(excess), has_more: excess > 0 }
+}
+
+/// Two GPUs of alice without work, and one of bob whose user wrote what he liked into its name.
+pub(super) fn idle(request: &IdleRequest) -> IdleResponse {
+    let device = |job_id: &str, user: &str, gres_type: &str, hours: f64| IdleDevice {
+        job_id: job_id.to_owned(),
+        user: user.to_owned(),
+        account: "ml".to_owned(),
+        partition: "gpu".to_owned(),
+        workload: Some(format!("{user}/line-4f1c09aa12bc77de")),
+        workload_name: Some(format!("{user}/notebook")),
+        node: "n7".to_owned(),
+        gres_type: gres_type.to_owned(),
+        device_model: Some("a100".to_owned()),
+        since_seconds: NOW - hours * 3600.0,
+        idle_seconds: hours * 3600.0,
+        has_process: gres_type == "g1",
+        job_started_at_seconds: NOW - 90_000.0,
+    };
+    let mut devices = vec![
+        device("51", "alice", "g0", 20.5),
+        device("51", "alice", "g1", 3.0),
+        device("52", "bob", "g2", 1.25),
+    ];
+    devices.retain(|it| {
+        it.idle_seconds >= request.for_seconds && (request.user.is_empty() || it.user == request.user)
+    });
+    IdleResponse {
+        for_seconds: request.for_seconds,
+        busy_below_fraction: request.busy_below_fraction,
+        now_seconds: NOW,
+        seen_at_seconds: Some(NOW - 2.0),
+        held_count: 9,
+        unseen_count: 2,
+        devices,
+    }
+}
+
+/// Two workloads of alice and one of bob, for which less would do.
+pub(super) fn rightsize(request: &RightsizeRequest) -> RightsizeResponse {
+    let row = |user: &str, name: &str, device_count| Rightsizing {
+        workload: Some(format!("{user}/4f1c09aa12bc77de")),
+        workload_name: Some(format!("{user}/{name}")),
+        user: user.to_owned(),
+        device_model: "h100".to_owned(),
+        device_count,
+        run_count: 6,
+        gpu_hours: Some(120.5 / f64::from(device_count)),
+        used_fraction: Some(0.12),
+        memory_bytes_needed: Some(11 << 30),
+        memory_bytes: Some(80 << 30),
+        device_count_enough: None,
+        device_model_enough: None,
+        memory_bytes_enough: None,
+        sentences: Vec::new(),
+    };
+    let mut rows = vec![
+        Rightsizing {
+            device_model_enough: Some("t4".to_owned()),
+            memory_bytes_enough: Some(11 << 30),
+            sentences: vec![
+                "a GPU of model t4 would have done: its memory is enough".to_owned(),
+                "11.0 GiB of the GPU's 80.0 GiB of memory would have done".to_owned(),
+            ],
+            ..row("alice", "notebook", 1)
+        },
+        Rightsizing {
+            device_count_enough: Some(1),
+            gpu_hours: None,
+            sentences: vec!["1 of its 4 GPUs would have done: in 6 starts it never used more".to_owned()],
+            ..row("bob", "train", 4)
+        },
+    ];
+    rows.retain(|row| {
+        row.run_count >= request.run_count_min && (request.user.is_empty() || row.user == request.user)
+    });
+    RightsizeResponse { run_count_min: request.run_count_min, workload_count: 5, rows }
 }
 
 /// A pool of 8,000 GPUs, of which the rows that were asked for and no more are sent.

@@ -10,10 +10,11 @@ use pillion_api::{
     DecidedRequest, DecidedResponse, Decision, DeviceStatus, DrainRequest, DrainResponse, DryRunRequest,
     DryRunResponse, Estimate, Event, EventsRequest, EventsResponse, EvictRequest, EvictResponse,
     ExplainRequest, ExplainResponse, Explanation, Fault, Faults, HeatmapRequest, HeatmapResponse,
-    JobExplanation, JobRequest, JobResponse, Member, MetricStatus, Model, ModelScore, ModelsRequest,
-    ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse, PolicyRequest, PolicyResponse,
-    Profile, ProfileSlice, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse,
-    RefusedPeer, StatusRequest, StatusResponse, TopRequest, TopResponse, UndrainRequest, UndrainResponse,
+    IdleRequest, IdleResponse, JobExplanation, JobRequest, JobResponse, Member, MetricStatus, Model,
+    ModelScore, ModelsRequest, ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse,
+    PolicyRequest, PolicyResponse, Profile, ProfileSlice, ProfilesRequest, ProfilesResponse, QueueJob,
+    QueueRequest, QueueResponse, RefusedPeer, RightsizeRequest, RightsizeResponse, StatusRequest,
+    StatusResponse, TopRequest, TopResponse, UndrainRequest, UndrainResponse,
 };
 use pillion_proto::v1::{LoadedPlugin, MigInstance, MigInstances, MigPlacement, NodeSetup, SetupFault};
 use std::path::Path;
@@ -494,6 +495,17 @@ impl OperatorService for Fixtures {
 
     async fn events(&self, request: Request<EventsRequest>) -> Result<Response<EventsResponse>, Status> {
         Ok(Response::new(live::events(&request.into_inner())))
+    }
+
+    async fn idle(&self, request: Request<IdleRequest>) -> Result<Response<IdleResponse>, Status> {
+        Ok(Response::new(live::idle(&request.into_inner())))
+    }
+
+    async fn rightsize(
+        &self,
+        request: Request<RightsizeRequest>,
+    ) -> Result<Response<RightsizeResponse>, Status> {
+        Ok(Response::new(live::rightsize(&request.into_inner())))
     }
 
     async fn top(&self, request: Request<TopRequest>) -> Result<Response<TopResponse>, Status> {

@@ -81,7 +81,7 @@ pub(super) fn usable_bytes(device_memory_bytes: u64, policy: &Policy) -> u64 {
 }
 
 /// The device memory that a workload is admitted with: what was declared, but never less than what was seen to be needed.
-pub(crate) fn memory_need(declared: Option<u64>, profile: &WorkloadProfile) -> Option<u64> {
+pub fn memory_need(declared: Option<u64>, profile: &WorkloadProfile) -> Option<u64> {
     let fit = MemoryFit::from(profile);
     let (peak, completed) = (profile.memory_bytes_peak, fit.enough_bytes());
     let need = match declared {

@@ -35,7 +35,7 @@ mod trial;
 mod tries;
 mod verdicts;
 
-pub use admit::{OBSERVED_PEAK_RATIO, known};
+pub use admit::{OBSERVED_PEAK_RATIO, known, memory_need};
 pub use first_run::may_be_joined as may_join_first_run;
 pub use room::{Demands, leaves_room};
 

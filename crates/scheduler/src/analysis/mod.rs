@@ -3,10 +3,12 @@
 
 mod account;
 mod advice;
+mod rightsize;
 mod slowness;
 
 pub use account::run_account;
 pub(crate) use account::shared_device_seconds;
 pub(crate) use advice::mebibytes;
 pub use advice::{AdviceFacts, advise};
+pub(crate) use rightsize::{Rightsizing, Site, SiteModel, UsedDevices, rightsize};
 pub use slowness::{RunSeen, SlowCause, SlowKind, Usual, slow_causes, speed_fraction};

@@ -117,7 +117,7 @@ macro_rules! rows {
         }
     )*};
 }
-rows!(QueueJob, Member, Tenant, Candidate);
+rows!(QueueJob, Member, Tenant, Candidate, IdleDevice, Rightsizing);
 
 /// Its key stands in its JSON, which is read for that alone.
 impl Naming for api::Profile {
@@ -162,6 +162,8 @@ parts! {
     TopResponse: devices, jobs;
     ClusterResponse: nodes;
     HeatmapResponse: cells;
+    IdleResponse: devices;
+    RightsizeResponse: rows;
     DecidedResponse: decision, explanations, group;
 }
 

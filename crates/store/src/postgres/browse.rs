@@ -6,9 +6,9 @@ use super::member::role_from;
 use super::tx::Access::Browse;
 use super::tx::TxError;
 use super::unreadable::readable;
-use crate::{Heat, HeatCell, HeatFilter, Occupancy, StoreError, Tenant};
+use crate::{Heat, HeatCell, HeatFilter, Occupancy, StoreError, Tenant, UsedOfStarts};
 use pillion_core::share::SharingColumns;
-use pillion_core::{DecisionId, GresType, NodeName, Shards, SlurmJobId, UserId, WorkloadKey};
+use pillion_core::{DecisionId, GresType, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use sqlx::PgConnection;
 
 /// What pages alone ask.
@@ -202,4 +202,53 @@ pub(super) async fn heat(conn: &mut PgConnection, filter: &HeatFilter) -> Result
         promises_broken: counted(row.promises_broken),
     });
     Ok(Heat { cells: cells.collect(), outcome_count })
+}
+
+impl PgStore {
+    /// Of starts that ended since then and held several devices: by workload and number of devices, how many of these were used at
+    /// most. Used is one on which a process of the job was seen, or work, or which was not looked at for half of its time.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the server is away.
+    pub async fn used_devices(&self, since: UnixTime) -> Result<Vec<UsedOfStarts>, StoreError> {
+        let since = timestamp(since);
+        self.run_tx("reading how many devices were used", Browse, |tx| {
+            Box::pin(used_devices(tx.connection(), since))
+        })
+        .await
+    }
+}
+
+async fn used_devices(conn: &mut PgConnection, since: Timestamp) -> Result<Vec<UsedOfStarts>, TxError> {
+    let rows = sqlx::query!(
+        r#"select start.workload as "workload!", start.held_count as "held_count!", count(*) as "start_count!",
+            max(start.used_count) as "used_count!"
+        from (
+            select job.workload, jsonb_array_length(job.devices)::bigint as held_count, (
+                select count(*) from jsonb_array_elements(job.devices) as device
+                where device->>'process_at' is not null or device #>> '{busy_at,1}' is not null
+                    or (device->>'seen_seconds')::double precision < 0.5 * job.seconds
+            ) as used_count
+            from (
+                select body->>'workload' as workload, extract(epoch from ended_at - started_at)::double precision as seconds,
+                    case when jsonb_typeof(body->'devices') = 'array' then body->'devices' else '[]' end as devices
+                from observed_job where is_learned and ended_at >= $1
+            ) as job
+        ) as start
+        where start.held_count > 1 and start.workload is not null
+        group by start.workload, start.held_count order by start.workload, start.held_count"#,
+        since
+    )
+    .fetch_all(conn)
+    .await?;
+    let place = Place { table: "observed_job", row: "of several devices" };
+    let rows = rows.into_iter().map(|row| -> Result<UsedOfStarts, StoreError> {
+        Ok(UsedOfStarts {
+            workload: WorkloadKey(row.workload),
+            held_count: place.number("devices", row.held_count)?,
+            start_count: place.number("count", row.start_count)?,
+            used_count: place.number("devices", row.used_count)?,
+        })
+    });
+    Ok(readable(rows)?)
 }

@@ -5,7 +5,8 @@ use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::{JobSummary, Report, ReportBody};
 use pillion_core::{GresType, NodeName, UserId, WorkloadKey};
 use pillion_slurm::Ending;
-use pillion_store::{HeldDevice, Lesson, ObservedJob, Store, StoredProfile};
+use pillion_store::postgres::PgStore;
+use pillion_store::{HeldDevice, Lesson, Observed as _, ObservedJob, Store, StoredProfile, UsedOfStarts};
 use std::sync::Arc;
 
 fn observed(id: u32, began: u32) -> ObservedJob {
@@ -32,6 +33,36 @@ fn observed(id: u32, began: u32) -> ObservedJob {
 fn counted(run_count: u32) -> StoredProfile {
     let stored = profile("alice/w");
     StoredProfile { profile: WorkloadProfile { run_count, ..stored.profile }, ..stored }
+}
+
+/// What a page asks: of how many of its devices a workload made use.
+pub(crate) async fn devices_that_were_never_used_are_counted(store: Arc<PgStore>) {
+    let device = |place: &str, process: bool, seen_seconds: f64| HeldDevice {
+        process_at: process.then(|| at(15)),
+        busy_at: [None; 4],
+        seen_seconds,
+        ..HeldDevice::new(node(), GresType::new(place))
+    };
+    let ended = |id: u32, devices: Vec<HeldDevice>| ObservedJob {
+        ended_at: Some(at(110)),
+        devices,
+        ..observed(id, 10)
+    };
+    let one = ended(1, vec![device("g0", true, 90.0), device("g1", false, 90.0), device("g2", false, 10.0)]);
+    let other =
+        ended(2, vec![device("g0", true, 90.0), device("g1", false, 90.0), device("g2", false, 90.0)]);
+    let alone = ended(3, vec![device("g0", false, 90.0)]);
+    let unlearned = ended(4, vec![device("g0", true, 90.0), device("g1", true, 90.0)]);
+    store.record_observed(&[one, other, alone, unlearned]).await.expect("recorded");
+    for id in [1, 2, 3] {
+        let lesson = Lesson::from(LessonKind::Alone);
+        store.learn_observed(start(id), &lesson, None).await.expect("learnt");
+    }
+    let used = store.used_devices(at(0)).await.expect("read");
+    let expected =
+        UsedOfStarts { workload: WorkloadKey::new("alice/w"), held_count: 3, start_count: 2, used_count: 2 };
+    assert_eq!(used, [expected], "of one device nobody was looking for most of the time");
+    assert_eq!(store.used_devices(at(111)).await.expect("read"), []);
 }
 
 pub(crate) async fn an_observed_start_is_kept_and_learnt_from_once(store: Arc<dyn Store>) {
