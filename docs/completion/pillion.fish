@@ -231,6 +231,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_s
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -s S -l start -d 'From this time on, as sacct takes it' -r
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -s E -l end -d 'Until this time, as sacct takes it' -r
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l telemetry -d 'How jobs used their GPUs (CSV): docs/evaluate.md names the columns' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l scripts -d 'What jobs ran: what \'sacct --batch-script -j JOBS\' printed, or a folder of scripts named by job numbers (17.sh)' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l nodes -d 'What \'scontrol show nodes\' printed' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l shape -d 'Instead: nodes by number, GPUs, type, CPUs and memory (16x4:a100:64:512); more than once for several kinds' -r
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l gpu-memory -d 'The memory of a type of GPU in GiB (a100=80), where neither the type nor jobstats tells it; more than once for several' -r

@@ -1,5 +1,6 @@
-//! What counts as one workload where Pillion's own module has not seen the job: its user, its name, and the command line by which
-//! it was submitted, without the numbers in it (`train.sh --seed 17` and `--seed 18` are one).
+//! What counts as one workload where Pillion's own module has not seen the job: its user, its name, and its script as that module
+//! takes it. Where that is not known, the command line by which it was submitted, without the numbers in it (`train.sh --seed 17` and
+//! `--seed 18` are one).
 
 use rustc_hash::FxHashMap;
 use sha2::{Digest as _, Sha256};
@@ -12,8 +13,15 @@ pub(crate) struct Workloads {
 
 impl Workloads {
     pub(crate) fn number(&mut self, user: &str, name: &str, submit_line: &str) -> u32 {
+        self.number_of(digest(user, name, submit_line))
+    }
+    /// `script`: the digest of its script.
+    pub(crate) fn number_by_script(&mut self, user: &str, name: &str, script: u128) -> u32 {
+        self.number_of(digest_of([b"script", user.as_bytes(), name.as_bytes(), &script.to_be_bytes()]))
+    }
+    fn number_of(&mut self, digest: u128) -> u32 {
         let next = u32::try_from(self.numbers.len()).expect("a file has fewer workloads than 2^32");
-        *self.numbers.entry(digest(user, name, submit_line)).or_insert(next)
+        *self.numbers.entry(digest).or_insert(next)
     }
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.numbers.len()).unwrap_or(u32::MAX)
@@ -21,9 +29,13 @@ impl Workloads {
 }
 
 fn digest(user: &str, name: &str, submit_line: &str) -> u128 {
+    digest_of([user.as_bytes(), name.as_bytes(), &without_numbers(submit_line)])
+}
+
+fn digest_of<const PARTS: usize>(parts: [&[u8]; PARTS]) -> u128 {
     let mut hash = Sha256::new();
     // A byte that is in no text keeps the parts apart.
-    for part in [user.as_bytes(), name.as_bytes(), &without_numbers(submit_line)] {
+    for part in parts {
         hash.update(part);
         hash.update([0xff]);
     }
@@ -62,5 +74,11 @@ mod tests {
         assert_ne!(number("alice", "train", "sbatch train.sh --lr 0.1"), first);
         assert_ne!(number("alicet", "rain", "sbatch train.sh --seed 4"), first);
         assert_eq!(workloads.count(), 5);
+        let by_script = workloads.number_by_script("alice", "train", 7);
+        assert_eq!(workloads.number_by_script("alice", "train", 7), by_script);
+        for (user, name, script) in [("bob", "train", 7), ("alice", "train2", 7), ("alice", "train", 8)] {
+            assert_ne!(workloads.number_by_script(user, name, script), by_script);
+        }
+        assert_eq!(workloads.count(), 9);
     }
 }

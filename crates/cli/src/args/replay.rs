@@ -54,6 +54,9 @@ pub struct ReplayArgs {
     /// How jobs used their GPUs (CSV): docs/evaluate.md names the columns
     #[arg(long, value_name = "FILE", help_heading = INPUT)]
     pub telemetry: Option<PathBuf>,
+    /// What jobs ran: what 'sacct --batch-script -j JOBS' printed, or a folder of scripts named by job numbers (17.sh)
+    #[arg(long, value_name = "FILE|DIR", help_heading = INPUT)]
+    pub scripts: Option<PathBuf>,
     /// What 'scontrol show nodes' printed
     #[arg(long, value_name = "FILE", conflicts_with = "shape", help_heading = SITE)]
     pub nodes: Option<PathBuf>,
