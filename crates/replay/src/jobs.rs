@@ -198,6 +198,15 @@ pub struct Accounting {
     pub has_submit_lines: bool,
 }
 
+impl Accounting {
+    /// From the first start to the last end; there is at least one job.
+    pub fn span(&self) -> (u64, u64) {
+        let starts = self.jobs.iter().map(|job| job.started_at);
+        let ends = self.jobs.iter().map(|job| job.ended_at);
+        (starts.min().unwrap_or(0), ends.max().unwrap_or(0))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

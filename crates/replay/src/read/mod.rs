@@ -4,6 +4,7 @@
 
 mod fields;
 mod jobstats;
+mod prometheus;
 mod row;
 mod scripts;
 mod telemetry;
@@ -14,6 +15,7 @@ mod tres;
 pub use fields::{DELIMITER, Field, NoSuchField, SacctCommand};
 pub(crate) use jobstats::repacked;
 pub use jobstats::{NotASummary, Summary, summary};
+pub use prometheus::{Joined, NoAnswer, POINTS_MAX, Question, stretches};
 pub use row::{Fault, NoHeader};
 pub(crate) use row::{Header, Row};
 pub use scripts::Scripts;
@@ -94,6 +96,8 @@ pub struct ReadTally {
     pub telemetry_rows_dropped: u64,
     /// Scripts that were dropped.
     pub scripts_dropped: u64,
+    /// What is missing or was dropped of other sources, in words behind a number of them.
+    pub besides: Vec<(String, u64)>,
 }
 
 /// What is known of jobs besides their rows.
@@ -324,6 +328,15 @@ impl<'r> Reader<'r> {
             return Err(ReadError::Nothing(why_nothing(&self.tally)));
         }
         Ok((self.accounting, self.tally))
+    }
+}
+
+impl Accounting {
+    /// Believes this rather than what was known of how jobs used their GPUs.
+    pub fn learn(&mut self, telemetry: &Telemetry) {
+        for job in &mut self.jobs {
+            job.usage = telemetry.over(job.id, job.usage);
+        }
     }
 }
 

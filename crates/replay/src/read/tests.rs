@@ -21,6 +21,13 @@ fn read_lines(lines: &[String]) -> Result<(Accounting, ReadTally), ReadError> {
     read(text.as_bytes(), &Besides::default())
 }
 
+/// Jobs that differ in their number, from 1 on.
+pub(super) fn accounting(count: u32) -> Accounting {
+    let of_job = |id: u32| row(&id.to_string(), "COMPLETED", ["1000", "1010", "1100", "2000"], GPU);
+    let lines: Vec<String> = (1..=count).map(of_job).collect();
+    read_lines(&lines).unwrap().0
+}
+
 const GPU: &str = "cpu=4,gres/gpu:a100=1,gres/gpu=1,mem=32G,node=1";
 
 #[test]

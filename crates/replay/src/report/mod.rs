@@ -237,6 +237,9 @@ impl Replay {
                 dropped.push(Counted { cause: cause.to_owned(), count });
             }
         }
+        dropped.extend(
+            tally.besides.iter().map(|(cause, count)| Counted { cause: cause.clone(), count: *count }),
+        );
         Input {
             rows: tally.rows,
             rows_dropped: dropped,
