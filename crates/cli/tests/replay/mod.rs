@@ -1,5 +1,7 @@
 //! `pillion replay` as admins type it: what it prints, what the documentation shows, and what is refused.
 
+mod prometheus;
+
 use crate::harness::{Ran, run_at};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -62,8 +64,10 @@ async fn the_commands_of_the_documentation_are_run() {
     let folder = folder();
     let page = include_str!("../../../../docs/evaluate.md");
     let lines: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("pillion ")).collect();
-    assert_eq!(lines.len(), 6, "{lines:?}");
+    assert_eq!(lines.len(), 8, "{lines:?}");
+    let url = prometheus::double(prometheus::both_exporters);
     for line in lines {
+        let line = line.replace("http://prometheus:9090", &url);
         // As it stands; but what is drawn and planned anew for each setting is worth minutes.
         let is_simulated = line.starts_with("replay sacct.txt");
         let short = if is_simulated { " --seeds 3 --plan-seconds 3600" } else { "" };

@@ -91,7 +91,7 @@ fn coverage(replay: &Replay) -> Measure {
              here. Of {in_full:.0} % compute units and memory bandwidth are known too; of the others they are drawn, below busy time"
         ),
         improved_by:
-            "gres/gpumem and gres/gpuutil in AccountingStorageTRES, jobstats, or a file with --telemetry"
+            "gres/gpumem and gres/gpuutil in AccountingStorageTRES, jobstats, the site's Prometheus (--prometheus), or a file with --telemetry"
                 .to_owned(),
     }
 }

@@ -1,7 +1,8 @@
-//! `pillion replay`: what last month would have looked like, from files. Nothing of the site is asked or changed. Settings run
-//! side by side; what each of them does is `pillion-replay`'s.
+//! `pillion replay`: what last month would have looked like, from files. Nothing of the site is changed, and nothing asked but, with
+//! `--prometheus`, that. Settings run side by side; what each of them does is `pillion-replay`'s.
 
 mod anonymise;
+mod prometheus;
 mod show;
 
 use crate::args::{ReplayAction, ReplayArgs};
@@ -34,6 +35,9 @@ pub fn make(args: &ReplayArgs) -> Result<Answer, CliError> {
     if args.print_sacct {
         return print_sacct(args);
     }
+    if args.print_queries {
+        return Ok(prometheus::queries());
+    }
     let Some(file) = &args.sacct else {
         return Err(CliError::Usage("name the file that the command of --print-sacct wrote".to_owned()));
     };
@@ -46,8 +50,13 @@ pub fn make(args: &ReplayArgs) -> Result<Answer, CliError> {
     let scripts = args.scripts.as_deref().map(scripts).transpose()?.unwrap_or_default();
     let carbon = args.carbon.as_deref().map(carbon).transpose()?;
     let besides = Besides { telemetry, scripts };
-    let (accounting, tally) = read_sacct(file, &besides)?;
+    let (mut accounting, mut tally) = read_sacct(file, &besides)?;
     drop(besides);
+    if let Some(url) = &args.prometheus {
+        let (telemetry, missing) = prometheus::telemetry(url, &accounting)?;
+        accounting.learn(&telemetry);
+        tally.besides = missing;
+    }
     let options = Options { carbon, ..options(args, accounting.jobs.len()) };
     let replay = Replay::new(accounting, shapes, memory, options)
         .map_err(|error| CliError::Data(error.to_string()))?;
