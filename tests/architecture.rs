@@ -3,12 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+use cargo_metadata::{Dependency, DependencyKind, Metadata, MetadataCommand};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 29] = [
+const ARROWS: [(&str, &[&str]); 30] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-doors", &[]),
@@ -19,6 +20,7 @@ const ARROWS: [(&str, &[&str]); 29] = [
     ("pillion-linear", &[]),
     ("pillion-pairing", &["pillion-core", "pillion-linear", "pillion-test-kit"]),
     ("pillion-replay", &["pillion-core", "pillion-pairing"]),
+    ("pillion-scale", &["pillion-replay"]),
     ("pillion-device", &["pillion-core", "level-zero-sys", "pillion-test-kit"]),
     ("pillion-slurm", &["pillion-core", "pillion-fake-slurm"]),
     ("pillion-fake-slurm", &["pillion-core", "pillion-slurm"]),
@@ -84,6 +86,7 @@ const ARROWS: [(&str, &[&str]); 29] = [
             "pillion-proto",
             "pillion-pairing",
             "pillion-replay",
+            "pillion-scale",
             "pillion-slurm",
             "pillion-fake-slurm",
         ],
@@ -131,8 +134,14 @@ const FENCED: [(&str, &[&str]); 5] = [
 ];
 
 /// The pure packages: neither sockets nor threads nor SQL can come in by a dependency.
-const PURE: [&str; 5] =
-    ["pillion-core", "pillion-config", "pillion-linear", "pillion-pairing", "pillion-replay"];
+const PURE: [&str; 6] = [
+    "pillion-core",
+    "pillion-config",
+    "pillion-linear",
+    "pillion-pairing",
+    "pillion-replay",
+    "pillion-scale",
+];
 const IMPURE: [&str; 6] = ["tokio", "async-trait", "tonic", "sqlx", "rustix", "libc"];
 
 /// The files that may hold unsafe code, besides the doubles of C libraries (docs/architecture.md names them).
@@ -177,6 +186,54 @@ fn nobody_imports_whom_the_architecture_forbids() {
         let forbidden: Vec<&String> =
             used.filter(|dependency| !allowed.contains(&dependency.as_str())).collect();
         assert!(forbidden.is_empty(), "{name} imports {forbidden:?}; allowed are {allowed:?}");
+    }
+}
+
+/// The name of a package of ours, as documents call it.
+fn short(package: &str) -> &str {
+    package.strip_prefix("pillion-").unwrap_or(package)
+}
+
+/// Each once, in order.
+fn shorts<'p>(dependencies: &[&'p Dependency]) -> Vec<&'p str> {
+    let names: BTreeSet<&str> = dependencies.iter().map(|it| short(&it.name)).collect();
+    names.into_iter().collect()
+}
+
+/// Who imports whom, a line a package: those that others need first, and what only tests and builds import in brackets.
+fn map_of_imports(metadata: &Metadata) -> String {
+    let ours: BTreeSet<&str> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
+    let mut lines = String::new();
+    for (name, _) in ARROWS {
+        let package = metadata.packages.iter().find(|package| package.name.as_str() == name).unwrap();
+        let of_ours = package.dependencies.iter().filter(|it| ours.contains(it.name.as_str()));
+        let (product, tests): (Vec<_>, Vec<_>) = of_ours.partition(|it| it.kind == DependencyKind::Normal);
+        let product = shorts(&product);
+        let mut tests = shorts(&tests);
+        tests.retain(|name| !product.contains(name));
+        let product = if product.is_empty() { "nobody".to_owned() } else { product.join(", ") };
+        let tests =
+            if tests.is_empty() { String::new() } else { format!(" (in tests: {})", tests.join(", ")) };
+        writeln!(lines, "{:<19} <- {product}{tests}", short(name)).unwrap();
+    }
+    lines
+}
+
+#[test]
+fn the_document_draws_these_arrows() {
+    const BEGIN: &str = "<!-- who imports whom: written by PILLION_BLESS=1 cargo test -p pillion-tests --test architecture -->\n```text\n";
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/architecture.md");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (before, rest) = text.split_once(BEGIN).expect("docs/architecture.md says where the map stands");
+    let (drawn, after) = rest.split_once("```").unwrap();
+    let map = map_of_imports(&metadata());
+    if std::env::var_os("PILLION_BLESS").is_some() {
+        std::fs::write(&file, format!("{before}{BEGIN}{map}```{after}")).unwrap();
+    } else {
+        assert_eq!(
+            drawn, map,
+            "PILLION_BLESS=1 cargo test -p pillion-tests --test architecture writes it anew"
+        );
     }
 }
 

@@ -5,6 +5,7 @@
 
 use pillion_core::name;
 use pillion_core::option::{self, ColocateOption};
+use pillion_core::workload;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -220,6 +221,31 @@ fn both_readers_of_the_option_agree() {
         for ((value, line), expected) in values.iter().zip(&lines).zip(&expected) {
             assert_eq!(line, expected, "{:?}", String::from_utf8_lossy(value));
         }
+    }
+}
+
+#[test]
+fn both_make_the_same_digest_of_a_script() {
+    let long: Vec<u8> = (0..70_000_u32).map(|at| u8::try_from(at % 251).unwrap_or(0)).collect();
+    let scripts: [&[u8]; 9] = [
+        b"",
+        b"#!/bin/sh\npython train.py\n",
+        b"#SBATCH -t 5\n#!/bin/sh\r\n#SBATCH --gres=gpu:1\n\tpython\x0b\x0ctrain.py",
+        b"#!/bin/sh\n #SBATCH not at the beginning\n#SBATCHED\n##SBATCH\n",
+        b"a\n#SBATCH\n#SBATCH\n\n#SBATCH",
+        b"\xff\xfe\xc3\xa9\n\x80",
+        &long[..64 * 1024],
+        &long[..=64 * 1024],
+        &long,
+    ];
+    let lines: Vec<String> =
+        scripts.iter().map(|script| format!("script:train:{}", hexadecimal(script))).collect();
+    let expected: Vec<String> = scripts
+        .iter()
+        .map(|script| workload::of_script("", "train", script).as_str().trim_start_matches('/').to_owned())
+        .collect();
+    for text in run_everywhere("digest.lua", &lines.join("\n")) {
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }
 }
 

@@ -129,6 +129,7 @@ impl Node {
             decision_ids: self.shares.values().map(|share| share.decision_id).collect(),
             conditions: self.conditions(now),
             setup: None,
+            observes: false,
         }
     }
 

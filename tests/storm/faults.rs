@@ -19,7 +19,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// Seconds from one look at the nodes to the next, and from one line for people to the next.
 const LOOK_SECONDS: f64 = 1.5;
 const TELL_SECONDS: f64 = 30.0;
-/// The period of `pillion-rescue.timer`, and how old its leases are.
+/// As whom `pillion-rescue.timer` works, its period, and how old its leases are.
+pub(crate) const RESCUER: &str = "slurm";
 const RESCUE_SECONDS: f64 = 60.0;
 const RESCUE_OLDER_THAN: &str = "120";
 /// A daemon that systemd starts again, it starts after so long.
@@ -236,12 +237,7 @@ fn look_after(cluster: &mut Cluster, clients: &Clients, journal: &Journal, seen:
     }
     if now - seen.rescued_at >= RESCUE_SECONDS {
         seen.rescued_at = now;
-        let (_, printed, said) =
-            clients.run("slurm", &["pillion", "rescue", "--older-than", RESCUE_OLDER_THAN], "");
-        journal.note(
-            epoch(),
-            &format!("rescue: {} {said}", printed.split_whitespace().collect::<Vec<_>>().join(" ")),
-        );
+        rescue(clients, journal, seen);
     }
     if now - seen.told_at >= TELL_SECONDS {
         seen.told_at = now;
@@ -253,6 +249,18 @@ fn look_after(cluster: &mut Cluster, clients: &Clients, journal: &Journal, seen:
             count("PENDING"),
             count("RUNNING")
         ));
+    }
+}
+
+/// What the timer of Pillion's own does where everything else of ours may be dead; it needs nothing but slurmctld.
+fn rescue(clients: &Clients, journal: &Journal, seen: &mut Seen) {
+    let words = ["pillion", "rescue", "--older-than", RESCUE_OLDER_THAN];
+    let (is_done, printed, said) = clients.run(RESCUER, &words, "");
+    let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+    journal.note(epoch(), &format!("rescue: {printed} {said}"));
+    let is_slurm_away = |broken| matches!(broken, Broken::Process(Part::Slurmctld, _));
+    if !is_done && !seen.broken_now(is_slurm_away, DAEMON_RECOVERY_SECONDS) {
+        seen.died.push(Sight { text: format!("pillion rescue ended badly: {said}") });
     }
 }
 
@@ -351,6 +359,8 @@ pub(crate) fn drain(
     loop {
         look_after(cluster, clients, journal, seen);
         let (is_told, queue, _) = clients.run("root", &["squeue", "-h", "--array", "-o", "%F_%K %i %T"], "");
+        // Its order follows priorities and begin times, which may change without end.
+        let queue = queue.lines().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("\n");
         if is_told && queue.is_empty() {
             break;
         }

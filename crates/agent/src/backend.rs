@@ -8,7 +8,7 @@ use pillion_device::exporter::{Exporter, ExporterKind, ExporterSettings, Supplem
 use pillion_device::intel::Intel;
 use pillion_device::kernel_log::KERNEL_LOG;
 use pillion_device::mps::ModeControl;
-use pillion_device::nvidia::{MigFiles, MigSettings, NodeDaemons, Nvidia, NvidiaSettings, NvmlComputeModes};
+use pillion_device::nvidia::{NodeDaemons, Nvidia, NvidiaSettings, NvmlComputeModes};
 use pillion_device::simulated::Simulated;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,17 @@ pub(crate) fn backend(config: &Config, clock: &Arc<dyn Clock>) -> Box<dyn Backen
             let intel = Intel::new(intel_settings(&config.intel), Arc::clone(clock));
             supplemented(config, ExporterKind::XpuManager, intel)
         }
+    }
+}
+
+/// The same for an agent that changes nothing: devices are read, and no program or setting that could share them is looked for.
+pub(crate) fn observing(config: &Config, clock: &Arc<dyn Clock>) -> Box<dyn Backend> {
+    match config.backend {
+        BackendKind::Nvidia => {
+            let settings = NvidiaSettings { mechanism: Mechanism::TimeSliced, ..nvml(config) };
+            supplemented(config, ExporterKind::Dcgm, Nvidia::new(settings, None))
+        }
+        BackendKind::Simulated | BackendKind::Intel => backend(config, clock),
     }
 }
 
@@ -55,7 +66,6 @@ fn nvml(config: &Config) -> NvidiaSettings {
     NvidiaSettings {
         library: config.nvidia.library.clone(),
         kernel_log: Some(KERNEL_LOG.into()),
-        mig: MigSettings { cuts: config.mig.enabled, toggles: config.mig.toggle, files: MigFiles::default() },
         ..NvidiaSettings::default()
     }
 }

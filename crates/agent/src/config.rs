@@ -1,6 +1,6 @@
 //! From the configuration file ([`pillion_config::Agent`]) to what the components take.
 
-pub use pillion_config::{Agent as Config, BackendKind, IntelConfig};
+pub use pillion_config::{Agent as Config, AgentMode, BackendKind, IntelConfig};
 
 use crate::mechanism::MpsPolicy;
 use crate::mechanism::mig::MigPolicy;

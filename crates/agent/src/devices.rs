@@ -49,7 +49,8 @@ pub enum Command {
     /// Go on with those that are.
     GoOnEnding,
     /// A start begins that has all of this device, as far as Slurm says.
-    Whole { gres_type: GresType, start: JobStart, done: oneshot::Sender<Result<(), String>> },
+    /// Whoever asks waits until `until`, and asks again: it is tried once.
+    Whole { gres_type: GresType, start: JobStart, until: Instant, done: oneshot::Sender<Result<(), String>> },
 }
 
 /// What the thread works with.
@@ -180,9 +181,11 @@ impl Devices {
                 }
                 Command::End { start, order } => self.end(start, order),
                 Command::GoOnEnding => self.go_on_ending(),
-                Command::Whole { gres_type, start, done } => {
-                    // Nobody listens any more: he was answered without.
-                    let _ = done.send(self.make_whole(&gres_type, start));
+                Command::Whole { gres_type, start, until, done } => {
+                    // Later it has begun without.
+                    if Instant::now() < until {
+                        let _ = done.send(self.make_whole(&gres_type, start));
+                    }
                 }
             }
         }
@@ -320,12 +323,12 @@ impl Devices {
             // A tenant that it took along is dated so too.
             let has_died = notice.kind == NoticeKind::MpsDied;
             let at = if has_died { self.sampler.gone_since(now) } else { now };
-            self.health.noticed(at, &notice);
-            self.sampler.noticed(now, &notice);
-            // What it is divided into by us is looked at anyway.
-            if notice.kind == NoticeKind::Divided && self.is_cut_by_us(notice.index, now) {
+            // How it is divided is looked at anyway where that is ours to do.
+            if notice.kind == NoticeKind::Divided && self.is_cut_by_us(notice.index) {
                 continue;
             }
+            self.health.noticed(at, &notice);
+            self.sampler.noticed(now, &notice);
             match health::sentence(&notice) {
                 (sentence, true) => warn!(device = notice.index, "{sentence}"),
                 (sentence, false) => info!(device = notice.index, "{sentence}"),

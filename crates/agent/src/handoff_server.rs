@@ -197,7 +197,7 @@ impl HandoffServer {
     async fn make_whole(&self, start: JobStart, gres_type: &GresType, until: Instant) {
         while self.node.is_cut(gres_type) && Instant::now() < until {
             let (done, is_done) = oneshot::channel();
-            let command = Command::Whole { gres_type: gres_type.clone(), start, done };
+            let command = Command::Whole { gres_type: gres_type.clone(), start, until, done };
             if self.commands.try_send(command).is_err() {
                 return;
             }

@@ -119,22 +119,13 @@ impl Health {
         }
     }
 
-    /// What its instances are like, of a device that we cut: all that is wrong with them.
-    pub fn cut(&mut self, index: u32, faults: &[(FaultKind, UnixTime, String)]) {
+    /// What is wrong with how a device is divided that we cut; absent: nothing. Who holds it may be another each time.
+    pub fn cut(&mut self, index: u32, fault: Option<&DeviceFault>) {
         let Some(watched) = self.0.get_mut(&index) else { return };
-        for kind in [FaultKind::Divided, FaultKind::Held] {
-            match faults.iter().find(|(of, ..)| *of == kind) {
-                Some((_, since, detail)) => {
-                    let is_told =
-                        watched.faults.get(&(kind, None)).is_some_and(|known| known.detail == *detail);
-                    if !is_told {
-                        // Who holds it may be another by now.
-                        watched.clear(kind, None);
-                        watched.raise(kind, None, *since, detail.clone());
-                    }
-                }
-                None => watched.clear(kind, None),
-            }
+        watched.clear(FaultKind::Divided, None);
+        watched.clear(FaultKind::Held, None);
+        if let Some(DeviceFault { kind, detail, since }) = fault {
+            watched.raise(*kind, None, *since, detail.clone());
         }
     }
 

@@ -336,7 +336,7 @@ fn kind_of(body: &ReportBody) -> Reports {
     match body {
         ReportBody::Samples(_) => SAMPLES,
         ReportBody::Launch(_) => LAUNCHES,
-        ReportBody::JobSummary(_) => SUMMARIES,
+        ReportBody::JobSummary(_) | ReportBody::ObservedRun(_) => SUMMARIES,
     }
 }
 

@@ -15,6 +15,7 @@
 )]
 
 pub mod accumulator;
+mod assembly;
 mod backend;
 pub mod backoff;
 pub mod begun;
@@ -32,6 +33,7 @@ pub mod mechanism;
 pub mod metrics;
 pub mod mig_setup;
 pub mod node;
+pub mod observe;
 pub mod outsider;
 pub mod overuse;
 mod poke;

@@ -1,10 +1,11 @@
 //! What cutting a node's devices by MIG stands on, for `pillion doctor`: that their files are left alone, that MIG is on or can be
 //! turned on, and which programs of the system have them open. Changes nothing.
 
+use crate::mechanism::mig::MigPolicy;
 use pillion_core::device::DeviceDescription;
 use pillion_core::mig::Geometry;
 use pillion_core::setup::{SetupFault, SetupFaultKind};
-use pillion_core::text::quoted;
+use pillion_core::text::{named, quoted};
 use pillion_device::mechanism::mig::Holder;
 use pillion_device::nvidia::{MigFiles, holders};
 use std::os::unix::fs::MetadataExt as _;
@@ -23,8 +24,8 @@ const NAMED_MAX: usize = 4;
 pub struct MigPlaces {
     /// The files of devices and capabilities.
     pub files: MigFiles,
-    /// Whether the agent turns MIG on and off.
-    pub toggles: bool,
+    /// What the site wants.
+    pub policy: MigPolicy,
 }
 
 impl MigPlaces {
@@ -41,7 +42,7 @@ impl MigPlaces {
         }
         faults.extend(cut.into_iter().filter_map(|device| {
             let holders = holders(&self.files, device.index).unwrap_or_default();
-            held(device, self.toggles, holders.into_iter().filter(is_of_the_system))
+            held(device, self.policy.may_toggle, holders.into_iter().filter(is_of_the_system))
         }));
         faults
     }
@@ -68,17 +69,12 @@ fn held(
     let is_in_the_way = |holder: &Holder| {
         !holder.program.starts_with(MPS_PROGRAM) && (toggles || holder.program != PERSISTENCE_PROGRAM)
     };
-    let mut found: Vec<String> = holders
+    let found = holders
         .filter(is_in_the_way)
-        .map(|it| format!("{} (process {}) has {} open", quoted(&it.program), it.pid, quoted(&it.file)))
-        .collect();
-    let more = found.len().saturating_sub(NAMED_MAX);
-    found.truncate(NAMED_MAX);
-    if more > 0 {
-        found.push(format!("{more} more have"));
-    }
-    let detail = format!("{} may not be cut: {}", device.gres_type, found.join(", "));
-    (!found.is_empty()).then_some(SetupFault { kind: SetupFaultKind::MigHeld, detail })
+        .map(|it| format!("{} (process {}) has {} open", quoted(&it.program), it.pid, quoted(&it.file)));
+    let found = named(found, NAMED_MAX)?;
+    let detail = format!("{} may not be cut: {found}", device.gres_type);
+    Some(SetupFault { kind: SetupFaultKind::MigHeld, detail })
 }
 
 #[cfg(test)]
@@ -107,7 +103,7 @@ mod tests {
         fn places(&self, toggles: bool) -> MigPlaces {
             let files =
                 MigFiles { devices: self.0.path().join("dev"), drivers: self.0.path().join("driver") };
-            MigPlaces { files, toggles }
+            MigPlaces { files, policy: MigPolicy { is_enabled: true, may_toggle: toggles } }
         }
     }
 
@@ -176,7 +172,7 @@ mod tests {
         let many = told(false, &["nv-hostengine", "b", "c", "d", "e", "f"]).unwrap();
         assert!(
             many.contains("nv-hostengine (process 7) has /dev/nvidia0 open, b")
-                && many.ends_with("2 more have"),
+                && many.ends_with(" and 2 more"),
             "{many}"
         );
     }

@@ -59,7 +59,20 @@ impl Node {
         markers: PathBuf,
     ) -> io::Result<Self> {
         std::fs::create_dir_all(&markers)?;
-        let node = Self {
+        let node = Self::with(name, inventory, shares, markers);
+        for share in node.all_shares() {
+            node.make_marker(share.start);
+        }
+        Ok(node)
+    }
+
+    /// A node whose jobs are only observed: nobody has a share there, and no file is made.
+    pub fn observed(name: NodeName, inventory: Inventory) -> Self {
+        Self::with(name, inventory, ShareTable::none(), PathBuf::new())
+    }
+
+    fn with(name: NodeName, inventory: Inventory, shares: ShareTable, markers: PathBuf) -> Self {
+        Self {
             name,
             inventory: watch::Sender::new(inventory),
             shares: Mutex::new(shares),
@@ -69,11 +82,7 @@ impl Node {
             markers,
             is_connected: AtomicBool::new(false),
             figures: Figures::default(),
-        };
-        for share in node.all_shares() {
-            node.make_marker(share.start);
         }
-        Ok(node)
     }
 
     pub fn name(&self) -> &NodeName {

@@ -3,8 +3,8 @@
 //! them: what is not a job's is not ours to end.
 
 use crate::procfs::ProcFs;
-use pillion_core::UserId;
 use pillion_core::device::DeviceProcess;
+use pillion_core::{UserId, text};
 use std::fmt;
 
 /// How many are named; a user may have as many as he likes.
@@ -37,10 +37,7 @@ impl fmt::Display for Outsider {
 
 /// Who they are, for operators; `None` where there are none.
 pub fn sentence(outsiders: &[Outsider]) -> Option<String> {
-    let named: Vec<String> = outsiders.iter().take(NAMED_MAX).map(Outsider::to_string).collect();
-    let more = outsiders.len().saturating_sub(NAMED_MAX);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    (!named.is_empty()).then(|| format!("process {}{more}", named.join(", ")))
+    text::named(outsiders, NAMED_MAX).map(|named| format!("process {named}"))
 }
 
 #[cfg(test)]
@@ -76,6 +73,8 @@ mod tests {
         run(root, 20, 1, 0, "0::/\n", "/usr/sbin/slurmstepd");
         run(root, 21, 20, 1000, "0::/\n", "/bin/bash");
         run(root, 22, 21, 1000, "0::/\n", "/usr/bin/python3");
+        run(root, 23, 1, 0, "0::/\n", "/usr/sbin/slurmstepd-wlm");
+        run(root, 24, 23, 1000, "0::/\n", "/usr/bin/python3");
         // A user's own program of that name, and one that calls itself an MPS server.
         run(root, 30, 1, 1000, ssh, "/home/alice/slurmstepd");
         run(root, 31, 30, 1000, ssh, "/home/alice/nvidia-cuda-mps-server");
@@ -84,7 +83,7 @@ mod tests {
             Outsider::find(&proc, &process).map(|it| it.pid)
         };
         assert_eq!([10, 11, 30, 31].map(find), [Some(10), Some(11), Some(30), Some(31)]);
-        assert_eq!([12, 13, 22, 99].map(find), [None; 4]);
+        assert_eq!([12, 13, 22, 24, 99].map(find), [None; 5]);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
@@ -78,8 +80,10 @@ pub enum TermFate {
 /// NVIDIA's MPS server: on a device for all its clients, which are there themselves.
 const MPS_SERVER: &str = "nvidia-cuda-mps-server";
 
-/// What Slurm runs each step of a job beneath.
-const SLURMSTEPD: &str = "slurmstepd";
+/// What Slurm runs each step of a job beneath, and what Debian calls that program.
+const SLURMSTEPD: [&str; 2] = ["slurmstepd", "slurmstepd-wlm"];
+/// How much of a process's title is read.
+const TITLE_LENGTH_MAX: u64 = 256;
 /// The longest way up from a process that is walked.
 pub const ANCESTORS_MAX: usize = 64;
 
@@ -121,12 +125,32 @@ impl ProcFs {
         for _ in 0..ANCESTORS_MAX {
             let Some(stat) = self.stat(pid).filter(|stat| stat.parent_pid > 1) else { return false };
             pid = stat.parent_pid;
-            let is_slurms = self.program(pid).is_some_and(|name| name == SLURMSTEPD);
-            if is_slurms && self.uid(pid) == Some(UserId(0)) {
+            if self.is_slurmstepd(pid) {
                 return true;
             }
         }
         false
+    }
+
+    /// Whether it is what Slurm runs a step beneath: a program of that name, begun by root.
+    pub fn is_slurmstepd(&self, pid: u32) -> bool {
+        let is_slurms = self.program(pid).is_some_and(|name| SLURMSTEPD.contains(&name.as_str()));
+        is_slurms && self.uid(pid) == Some(UserId(0))
+    }
+
+    /// What a process shows as its first argument, which it may have written itself, cut to what matters.
+    pub fn title(&self, pid: u32) -> Option<String> {
+        let file = File::open(self.root.join(format!("{pid}/cmdline"))).ok()?;
+        let mut bytes = Vec::new();
+        file.take(TITLE_LENGTH_MAX).read_to_end(&mut bytes).ok()?;
+        let first = bytes.split(|byte| *byte == 0).next()?;
+        Some(String::from_utf8_lossy(first).into_owned())
+    }
+
+    /// All that run, or are not yet waited for.
+    pub fn pids(&self) -> Vec<u32> {
+        let entries = std::fs::read_dir(&self.root).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
 
     /// Where the kernel shows what the process writes its errors to.
@@ -188,13 +212,11 @@ impl ProcFs {
 
     /// The numbers of the jobs that have a process here, where Slurm's control groups are named by them.
     pub fn job_numbers(&self) -> BTreeSet<u32> {
-        let entries = std::fs::read_dir(&self.root).into_iter().flatten().flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let number = |pid| match self.job_group(pid)? {
             JobGroup::Number(number) => Some(number),
             JobGroup::Sluid(_) => None,
         };
-        pids.filter_map(number).collect()
+        self.pids().into_iter().filter_map(number).collect()
     }
 
     /// The control groups of the job that holds the process.

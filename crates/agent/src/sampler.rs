@@ -69,8 +69,7 @@ impl SamplerState {
     /// Those of them that have one still.
     pub fn with_tasks(&self, proc: &ProcFs) -> BTreeSet<JobStart> {
         let of_this_boot = self.starts.iter().filter(|_| self.boot_id == proc.boot_id());
-        let has_task = |tracked: &&TrackedStart| tracked.roots.iter().any(|root| proc.is_alive(*root));
-        of_this_boot.filter(has_task).map(|tracked| tracked.start).collect()
+        of_this_boot.filter(|tracked| tracked.has_task(proc)).map(|tracked| tracked.start).collect()
     }
 }
 
@@ -88,7 +87,7 @@ struct Fading {
 pub struct Sampler {
     devices: Vec<DeviceDescription>,
     proc: ProcFs,
-    progress_files: ProgressFiles,
+    attribution: Attribution,
     gap_seconds: f64,
     tracker: Tracker,
     runs: BTreeMap<GresType, DeviceRuns>,
@@ -111,16 +110,25 @@ pub struct SamplerTools {
     pub devices: Vec<DeviceDescription>,
     /// Where processes are looked up.
     pub proc: ProcFs,
-    /// Where jobs write their counters.
-    pub progress_files: ProgressFiles,
+    /// How it is known whose a process is.
+    pub attribution: Attribution,
     /// The time between samples.
     pub period_seconds: f64,
+}
+
+/// How it is known whose a process is, and what is read of a job besides.
+#[derive(Debug)]
+pub enum Attribution {
+    /// The plugin tells of each task that begins. Its counter is read, which stands here, and the end of its standard error.
+    Told(ProgressFiles),
+    /// Slurm's own processes and control groups are looked at. Nothing of a job is opened.
+    Observed,
 }
 
 impl Sampler {
     /// Goes on where an earlier agent stopped. Tasks of an earlier boot are gone, whatever has their pids now.
     pub fn new(tools: SamplerTools, state: SamplerState) -> Self {
-        let SamplerTools { devices, proc, progress_files, period_seconds } = tools;
+        let SamplerTools { devices, proc, attribution, period_seconds } = tools;
         let SamplerState { boot_id: boot_id_before, mut starts, runs, sampled_at } = state;
         let boot_id = proc.boot_id();
         if boot_id != boot_id_before {
@@ -133,7 +141,7 @@ impl Sampler {
             stderr: StderrTails::new(proc.clone()),
             signs: BTreeMap::new(),
             proc,
-            progress_files,
+            attribution,
             gap_seconds: GAP_PERIODS * period_seconds,
             tracker: Tracker::restore(starts),
             runs,
@@ -170,7 +178,7 @@ impl Sampler {
     /// Whether this start had tasks here, and they have gone: it is over, if a look or two confirms it.
     pub fn is_over(&self, start: JobStart) -> bool {
         let mut tracked = self.tracker.starts().filter(|tracked| tracked.start == start);
-        tracked.any(|tracked| !tracked.roots.iter().any(|root| self.proc.is_alive(*root)))
+        tracked.any(|tracked| !tracked.has_task(&self.proc))
     }
 
     /// The starts whose tasks run here with this device.
@@ -190,9 +198,14 @@ impl Sampler {
         self.tracker.attribute(&self.proc, pid)
     }
 
-    /// Whether anybody is tracked.
+    /// How many starts are tracked.
+    pub fn start_count(&self) -> usize {
+        self.tracker.starts().count()
+    }
+
+    /// Whether nobody is tracked.
     pub fn is_idle(&self) -> bool {
-        self.tracker.starts().next().is_none()
+        self.start_count() == 0
     }
 
     /// A start has an instance with so much memory: what it can have, and what it runs out of.
@@ -229,7 +242,7 @@ impl Sampler {
         for (index, state) in states {
             let Some(state) = self.understood(index, state) else { continue };
             let Some(gres_type) = self.gres_type(index) else { continue };
-            let attributed = self.attributed(&state.processes);
+            let attributed = self.attributed(at, &state.processes);
             self.keep_signs(
                 at,
                 index,
@@ -265,6 +278,9 @@ impl Sampler {
     }
 
     fn open_stderr(&self, at: UnixTime) {
+        if matches!(self.attribution, Attribution::Observed) {
+            return;
+        }
         for tracked in
             self.tracker.starts().filter(|tracked| at.seconds_since(tracked.started_at) <= STDERR_SECONDS)
         {
@@ -275,9 +291,15 @@ impl Sampler {
     }
 
     /// Whose the processes on a device are: looked up once a sample, since each costs files of `/proc`.
-    fn attributed<'a>(&mut self, processes: &'a [DeviceProcess]) -> Vec<Attributed<'a>> {
-        let attribute =
-            |process: &'a DeviceProcess| (process, self.tracker.attribute(&self.proc, process.pid));
+    fn attributed<'a>(&mut self, at: UnixTime, processes: &'a [DeviceProcess]) -> Vec<Attributed<'a>> {
+        let (tracker, proc) = (&mut self.tracker, &self.proc);
+        let attribute = |process: &'a DeviceProcess| {
+            let start = match self.attribution {
+                Attribution::Told(_) => tracker.attribute(proc, process.pid),
+                Attribution::Observed => tracker.find(proc, process.pid, at),
+            };
+            (process, start)
+        };
         processes.iter().map(attribute).collect()
     }
 
@@ -300,12 +322,10 @@ impl Sampler {
     }
 
     fn read_progress(&self) -> BTreeMap<JobStart, f64> {
+        let Attribution::Told(files) = &self.attribution else { return BTreeMap::new() };
         self.tracker
             .starts()
-            .filter_map(|tracked| {
-                let value = self.progress_files.read(tracked.start, tracked.uid)?;
-                Some((tracked.start, value))
-            })
+            .filter_map(|tracked| Some((tracked.start, files.read(tracked.start, tracked.uid)?)))
             .collect()
     }
 
@@ -406,6 +426,9 @@ impl Sampler {
 
     /// Finds the starts that are over and tells them.
     fn endings(&mut self, at: UnixTime, on_devices: &BTreeSet<JobStart>) -> Sampled {
+        if matches!(self.attribution, Attribution::Observed) {
+            self.tracker.find_steps(&self.proc);
+        }
         let gone: BTreeSet<JobStart> = self
             .tracker
             .without_tasks(&self.proc)
@@ -430,7 +453,13 @@ impl Sampler {
     fn finish(&mut self, start: JobStart, ended_at: UnixTime) -> Vec<ReportBody> {
         self.fading.remove(&start);
         self.tracker.forget(start);
-        self.progress_files.remove(start);
+        let is_observed = match &self.attribution {
+            Attribution::Told(files) => {
+                files.remove(start);
+                false
+            }
+            Attribution::Observed => true,
+        };
         let (signs, stderr) = (&self.signs, self.stderr.close(start));
         let instance_bytes = self.instance_bytes.remove(&start);
         let summaries = self.runs.iter_mut().filter_map(|(gres_type, runs)| {
@@ -443,7 +472,8 @@ impl Sampler {
             let signs = FaultSigns { stderr, ..signs.unwrap_or_default() };
             Some(JobSummary { signs: Some(signs), ..summary })
         });
-        summaries.map(|summary| ReportBody::JobSummary(Box::new(summary))).collect()
+        let report = if is_observed { ReportBody::ObservedRun } else { ReportBody::JobSummary };
+        summaries.map(|summary| report(Box::new(summary))).collect()
     }
 }
 

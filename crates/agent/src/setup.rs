@@ -1,7 +1,7 @@
 //! How the node is set up beside its devices, looked at whenever the agent connects, for `pillion doctor`: directories, the
 //! plugin that Slurm loads here, and what the mechanisms stand on. Changes nothing; what cannot be seen is left out.
 
-use crate::config::{BackendKind, Config, mps_directory};
+use crate::config::{BackendKind, Config, mig_policy, mps_directory};
 use crate::mig_setup::MigPlaces;
 use crate::progress::is_mounted;
 use pillion_config::slurm_files::{lines_of_ours, plugin_version, plugstack, read_text};
@@ -63,7 +63,7 @@ impl Places {
             slurm_confs,
             mps: has_mps.then(|| (config.mps.control_binary.clone(), PERSISTENCE_SOCKET.into())),
             scopes: Scopes::of_systemd().filter(|_| has_mps).zip(Some(mps_directory(config))),
-            mig: is_cut.then(|| MigPlaces { files: MigFiles::default(), toggles: config.mig.toggle }),
+            mig: is_cut.then(|| MigPlaces { files: MigFiles::default(), policy: mig_policy(config) }),
             ccs_modes: if is_intel {
                 pillion_device::intel::mode_paths(&config.intel.sysfs_root)
             } else {

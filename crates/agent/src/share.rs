@@ -118,6 +118,11 @@ impl ShareTable {
         Self { path, shares: shares.into_iter().map(|held| (held.share.start, held)).collect() }
     }
 
+    /// That of a node on which nothing is shared: no file is read or written.
+    pub fn none() -> Self {
+        Self { path: PathBuf::new(), shares: BTreeMap::new() }
+    }
+
     /// The share of a start.
     pub fn get(&self, start: JobStart) -> Option<&Share> {
         self.shares.get(&start).map(|held| &held.share)

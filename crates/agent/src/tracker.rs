@@ -1,10 +1,12 @@
 //! Whose process is this? Processes on a device are given to the start whose task's process tree, or cgroup, holds them.
 //!
-//! The roots of the trees come from the SPANK plugin's own connections (the kernel says who called), never from anything
-//! that a user can write. Knows nothing of devices or shares.
+//! The roots of the trees come from the SPANK plugin's own connections (the kernel says who called), and where jobs are only
+//! observed from Slurm's own processes (`observe::steps`); never from anything that a user can write. Knows nothing of devices or
+//! shares.
 
+use crate::observe::steps::{self, JobHere};
 use crate::procfs::{ANCESTORS_MAX, JobGroup, ProcFs, ProcessId};
-use pillion_core::{GresType, JobStart, UnixTime, UserId};
+use pillion_core::{GresType, JobStart, SlurmJobId, UnixTime, UserId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -41,6 +43,11 @@ pub struct TrackedStart {
 }
 
 impl TrackedStart {
+    /// Whether one of its tasks runs still.
+    pub fn has_task(&self, proc: &ProcFs) -> bool {
+        self.roots.iter().any(|root| proc.is_alive(*root))
+    }
+
     /// The number that Slurm's cgroups name the job by: an array's task has another than its id says.
     fn number(&self) -> Option<JobGroup> {
         let JobStart { job_id, .. } = self.start;
@@ -110,6 +117,45 @@ impl Tracker {
         let start = self.of_ancestors(proc, process).or_else(|| self.of_cgroup(proc, pid))?;
         self.known.insert(process, start);
         Some(start)
+    }
+
+    /// The start that a process belongs to where nobody tells: that of the job which Slurm's own processes and control groups name,
+    /// by Slurm's inner number, as if it were its first.
+    pub fn find(&mut self, proc: &ProcFs, pid: u32, at: UnixTime) -> Option<JobStart> {
+        if let Some(start) = self.attribute(proc, pid) {
+            return Some(start);
+        }
+        let process = proc.identify(pid)?;
+        let JobHere { number, mut steps, group } = steps::job_of(proc, pid)?;
+        let start = JobStart { job_id: SlurmJobId::plain(number), restart_count: 0 };
+        if steps.is_empty() {
+            steps.insert(process);
+        }
+        self.known.insert(process, start);
+        self.known.extend(steps.iter().map(|step| (*step, start)));
+        let tracked = self.starts.entry(start).or_insert_with(|| TrackedStart {
+            start,
+            inner_job_id: Some(number),
+            uid: proc.uid(pid).unwrap_or(UserId(0)),
+            gres_types: BTreeSet::new(),
+            roots: BTreeSet::new(),
+            group: None,
+            started_at: at,
+        });
+        tracked.group = group.or(tracked.group.take());
+        tracked.roots.extend(steps);
+        Some(start)
+    }
+
+    /// Looks again for Slurm's own processes of the jobs whose steps have all ended: a job goes from step to step.
+    pub fn find_steps(&mut self, proc: &ProcFs) {
+        for tracked in self.starts.values_mut() {
+            if !tracked.roots.iter().any(|root| proc.is_alive(*root)) {
+                let steps = steps::steps_of(proc, tracked.start.job_id.id);
+                self.known.extend(steps.iter().map(|step| (*step, tracked.start)));
+                tracked.roots.extend(steps);
+            }
+        }
     }
 
     /// Walks up the parents. A parent that started after its child is a pid used again: there the trail ends.

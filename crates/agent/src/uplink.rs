@@ -13,6 +13,7 @@ use crate::setup::Places;
 use pillion_auth::{AuthError, Door};
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{AgentHello, FromAgent, PROTOCOL_VERSION, ToAgent};
+use pillion_core::setup::NodeSetup;
 use pillion_core::{Clock, Fraction, error};
 use pillion_proto::v1 as wire;
 use pillion_proto::v1::agent_service_client::AgentServiceClient;
@@ -78,8 +79,8 @@ pub struct Uplink {
     pub conditions: watch::Receiver<Vec<DeviceCondition>>,
     /// Which devices there are.
     pub inventory: watch::Receiver<Inventory>,
-    /// Where to look how the node is set up beside them.
-    pub setup: Places,
+    /// Where to look how the node is set up beside them; `None`: an agent that observes, which needs nothing of that.
+    pub setup: Option<Places>,
 }
 
 /// The pause before attempt `attempt` (from 0): doubling from [`RETRY_MIN`] to `retry_max`, times a half to one and a half by
@@ -177,8 +178,11 @@ impl Uplink {
 
     fn hello(&mut self) -> AgentHello {
         let Inventory { devices, fault } = self.inventory.borrow_and_update().clone();
-        let mut setup = self.setup.look();
-        setup.faults.extend(self.setup.of_devices(&devices));
+        let mut setup = NodeSetup::default();
+        if let Some(places) = &self.setup {
+            setup = places.look();
+            setup.faults.extend(places.of_devices(&devices));
+        }
         setup.faults.extend(fault);
         AgentHello {
             protocol_version: PROTOCOL_VERSION,
@@ -190,6 +194,7 @@ impl Uplink {
             decision_ids: self.node.decision_ids(),
             conditions: self.conditions.borrow_and_update().clone(),
             setup: Some(setup),
+            observes: self.setup.is_none(),
         }
     }
 

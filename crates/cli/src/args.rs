@@ -4,11 +4,13 @@ mod act;
 mod characterize;
 mod plan;
 mod replay;
+mod scale;
 
 pub use act::{DrainArgs, EventsArgs, EvictArgs, TopArgs, UndrainArgs};
 pub use characterize::CharacterizeArgs;
 pub use plan::{BacktestArgs, FirstRunsArg, ObjectiveArg, ObserveArg, PlanArgs, Switch, UsersArg};
 pub use replay::{AnonymiseArgs, OrderArg, ReplayAction, ReplayArgs};
+pub use scale::{BudgetArg, ScaleArgs};
 
 use crate::address::Address;
 use crate::output::Format;
@@ -103,6 +105,8 @@ pub enum Command {
     Backtest(BacktestArgs),
     /// What last month would have looked like with Pillion, from what sacct printed; needs nothing installed, changes nothing
     Replay(Box<ReplayArgs>),
+    /// How many GPUs a training is worth: break-even, deadline and budget, from runs at different counts; needs nothing installed
+    Scale(ScaleArgs),
     /// Saves the input of the engine, to be replayed with 'plan --view'
     Snapshot(SnapshotArgs),
     /// Looks at Slurm, the nodes' set-up and the scheduler, and says what is missing and how to mend it

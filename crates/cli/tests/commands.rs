@@ -4,6 +4,7 @@ mod backtest;
 mod harness;
 mod plan_on_files;
 mod replay;
+mod scale;
 
 use harness::{Harness, VIEW, run_at};
 use std::sync::atomic::Ordering;

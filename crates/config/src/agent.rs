@@ -15,6 +15,11 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Agent {
+    /// What the agent does. "share": it serves a node of the pool. "observe": it measures the jobs of an ordinary node, whose
+    /// partitions stand in observe.partitions, and changes nothing there: no shares, no MPS, no MIG, no plugin; of the paths below
+    /// only state_directory is written to. Devices are called g0, g1, .. by index then, as Slurm's GRES gpu numbers them.
+    #[schemars(with = "String", extend("enum" = ["share", "observe"]))]
+    pub mode: AgentMode,
     /// The node, as Slurm names it; absent: the host name up to its first dot.
     #[schemars(extend("x-rule" = "name", "x-example" = "n1"))]
     pub node_name: Option<String>,
@@ -61,6 +66,16 @@ pub struct Agent {
     pub mig: MigConfig,
     /// What is told to Prometheus.
     pub metrics: AgentMetricsConfig,
+}
+
+/// What the agent does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AgentMode {
+    /// It serves a node of the pool.
+    Share,
+    /// It measures the jobs of an ordinary node.
+    Observe,
 }
 
 /// Which devices the node has.
@@ -206,6 +221,7 @@ pub struct AgentMetricsConfig {
 impl Default for Agent {
     fn default() -> Self {
         Self {
+            mode: AgentMode::Share,
             node_name: None,
             state_directory: PathBuf::from("/var/lib/pillion-agent"),
             runtime_directory: PathBuf::from("/run/pillion"),

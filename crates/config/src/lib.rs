@@ -27,8 +27,8 @@ mod show;
 pub mod slurm_files;
 
 pub use agent::{
-    Agent, AgentMetricsConfig, BackendKind, DevicesConfig, ExporterConfig, IntelConfig, MigConfig, MpsConfig,
-    NvidiaConfig, SchedulerConfig, SimulatedConfig,
+    Agent, AgentMetricsConfig, AgentMode, BackendKind, DevicesConfig, ExporterConfig, IntelConfig, MigConfig,
+    MpsConfig, NvidiaConfig, SchedulerConfig, SimulatedConfig,
 };
 pub use auth::{Auth, AuthMethod};
 pub use example::example;

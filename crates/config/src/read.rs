@@ -4,7 +4,7 @@ use crate::check::{Place, check};
 use crate::mistake::{ConfigError, Mistake};
 use crate::rules::{is_name, is_socket_path};
 use crate::schema::schema_of;
-use crate::{Agent, Scheduler};
+use crate::{Agent, AgentMode, Scheduler};
 use serde::Deserialize;
 use serde::de::IntoDeserializer as _;
 use std::path::Path;
@@ -140,6 +140,7 @@ fn together(agent: &Agent) -> Vec<(&'static str, String)> {
             format!("{period} is less than intel.metric_burst_seconds; write {burst} or more"),
         ));
     }
+    wrong.extend(beside_observing(agent));
     let hosts = agent.scheduler_addresses();
     wrong.extend(agent.auth.wrong_with(hosts.iter().map(|(host, _)| host.as_str())));
     for (key, path) in
@@ -150,6 +151,33 @@ fn together(agent: &Agent) -> Vec<(&'static str, String)> {
             wrong
                 .push((key, format!("'{path}' is not allowed; write an absolute path of at most 107 bytes")));
         }
+    }
+    wrong
+}
+
+/// What an agent that only observes would have to touch jobs or devices for, or would not heed.
+fn beside_observing(agent: &Agent) -> Vec<(&'static str, String)> {
+    let mut wrong = Vec::new();
+    if agent.mode != AgentMode::Observe {
+        return wrong;
+    }
+    if agent.mig.enabled {
+        wrong.push((
+            "mig.enabled",
+            "true cuts devices, and mode = \"observe\" changes none; remove it".to_owned(),
+        ));
+    }
+    if agent.intel.metric_burst_seconds > 0.0 {
+        let burst = agent.intel.metric_burst_seconds;
+        let sentence = format!(
+            "{burst} would keep users' profilers out for so long, and mode = \"observe\" changes nothing for jobs; write 0"
+        );
+        wrong.push(("intel.metric_burst_seconds", sentence));
+    }
+    if agent.devices.gres_types.is_some() {
+        let sentence = "a list of names is for the pool's types; with mode = \"observe\" devices are g0, g1, .. by index; \
+                        remove it";
+        wrong.push(("devices.gres_types", sentence.to_owned()));
     }
     wrong
 }
@@ -188,7 +216,8 @@ fn is_of_agent_alone(file: &DeTable<'_>) -> bool {
     !file.keys().any(|name| {
         let [is_ours, is_others] =
             [&ours, &others].map(|schema| schema["properties"].get(name.get_ref().as_ref()).is_some());
-        is_others && !is_ours
+        // Both parts have a mode; the agent's files of earlier releases had none.
+        is_others && !is_ours || name.get_ref() == "mode"
     })
 }
 

@@ -1,8 +1,8 @@
 //! What the file may say, how mistakes are told, and that the committed example is the one that the structs make.
 
 use pillion_config::{
-    Agent, BackendKind, Mistake, Origin, Part, Scheduler, example, mistakes, parse_agent, parse_scheduler,
-    parts, show,
+    Agent, AgentMode, BackendKind, Mistake, Origin, Part, Scheduler, example, mistakes, parse_agent,
+    parse_scheduler, parts, show,
 };
 use std::path::{Path, PathBuf};
 
@@ -173,6 +173,33 @@ fn the_agents_mistakes_are_reported_as_well() {
     assert!(
         lines(&mistakes(Part::Agent, "", "host name"))[0].contains("from the host's name, is not allowed")
     );
+}
+
+#[test]
+fn an_agent_that_observes_may_ask_for_nothing_that_changes_a_device() {
+    let cases = [
+        (
+            "[agent]\nmode = 'watch'",
+            "line 2: agent.mode = 'watch' is not allowed; write \"share\" or \"observe\"",
+        ),
+        (
+            "[agent]\nmode = 'observe'\n[agent.mig]\nenabled = true",
+            "line 4: agent.mig.enabled = true cuts devices, and mode = \"observe\" changes none; remove it",
+        ),
+        (
+            "[agent]\nmode = 'observe'\n[agent.intel]\nmetric_burst_seconds = 2",
+            "line 4: agent.intel.metric_burst_seconds = 2 would keep users' profilers out",
+        ),
+        (
+            "[agent]\nmode = 'observe'\n[agent.devices]\ngres_types = ['a100']",
+            "line 4: agent.devices.gres_types = a list of names is for the pool's types",
+        ),
+    ];
+    for (text, expected) in cases {
+        let found = lines(&mistakes(Part::Agent, text, "n1"));
+        assert!(found.len() == 1 && found[0].contains(expected), "{text:?} gave {found:?}");
+    }
+    assert_eq!(parse_agent("[agent]\nmode = 'observe'", "n1").unwrap().mode, AgentMode::Observe);
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub enum FaultKind {
     Outsider,
     /// Its CCS mode could not be changed: its card is in use.
     ModeHeld,
-    /// MIG is enabled on it: what Slurm books and what processes get are its instances, not the device.
+    /// MIG is on there, or about to change, by somebody else's hand: what processes get are his instances, not the device.
     Divided,
     /// Its instances cannot be changed: its driver says that somebody uses one that is nobody's any more.
     Held,
@@ -106,7 +106,7 @@ impl FaultKind {
             Self::NoMechanism => "its tenants can only be time-sliced",
             Self::Outsider => "a process that belongs to no job is on it",
             Self::ModeHeld => "its CCS mode cannot be changed before its card is idle",
-            Self::Divided => "MIG is on, and only whole GPUs can be shared",
+            Self::Divided => "MIG there is not the pool's to change",
             Self::Held => "its instances cannot be changed: a program holds one that is nobody's",
             Self::MpsDied => "its MPS daemon died",
             Self::MpsFault => "its MPS server reports a fault",

@@ -32,6 +32,7 @@ pub mod text;
 pub mod units;
 pub mod when;
 pub mod word;
+pub mod workload;
 
 pub use clock::{Clock, ManualClock, SystemClock, UnixTime};
 pub use error::report;

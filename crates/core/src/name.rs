@@ -162,9 +162,14 @@ pub fn is_profile_of(name: &str, key: &WorkloadKey) -> bool {
 
 /// The digest of `M.digest` in `deploy/slurm/pillion.lua`; a test holds the two together.
 pub fn digest(text: &str) -> String {
+    digest_of(text.as_bytes())
+}
+
+/// The same of bytes that need be no text.
+pub(crate) fn digest_of(text: &[u8]) -> String {
     const PRIMES: [u64; 2] = [4_294_967_291, 4_294_967_279];
     let (mut first, mut second) = (1_u64, 2_u64);
-    for word in text.as_bytes().chunks(8) {
+    for word in text.chunks(8) {
         let mut bytes = [0_u8; 8];
         bytes[..word.len()].copy_from_slice(word);
         let both = u64::from_le_bytes(bytes);

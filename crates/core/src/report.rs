@@ -121,6 +121,8 @@ pub struct AgentHello {
     pub conditions: Vec<DeviceCondition>,
     /// How its node is set up beside them; `None`: an agent of an earlier release.
     pub setup: Option<NodeSetup>,
+    /// It observes the jobs of an ordinary node: nobody is given a share by it.
+    pub observes: bool,
 }
 
 /// The answer to a prepared or revoked share.
@@ -152,6 +154,9 @@ pub enum ReportBody {
     Samples(DeviceSamples),
     /// A start that ended.
     JobSummary(Box<JobSummary>),
+    /// A part of a start that was only observed. Its agent knows Slurm's inner number of the job alone, which is told as the job
+    /// of the start, and not which start of it: the scheduler knows, by the times. So it is for the neighbours.
+    ObservedRun(Box<JobSummary>),
     /// A task that began.
     Launch(Launch),
 }

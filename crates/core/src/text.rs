@@ -1,6 +1,6 @@
 //! Text from outside (agents, drivers, users), in one line that no terminal, log or reader takes for more than its letters.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 /// What stands where a text was cut.
 const CUT: char = '…';
@@ -28,6 +28,20 @@ pub fn shown(text: &str, chars_max: usize) -> String {
         }
     }
     line
+}
+
+/// The first of these, and how many more there are: `a, b and 3 more`; `None` where there are none.
+pub fn named<T: Display>(all: impl IntoIterator<Item = T>, named_max: usize) -> Option<String> {
+    let mut all = all.into_iter();
+    let mut text = all.next()?.to_string();
+    for one in all.by_ref().take(named_max.saturating_sub(1)) {
+        let _ = write!(text, ", {one}");
+    }
+    let more_count = all.count();
+    if more_count > 0 {
+        let _ = write!(text, " and {more_count} more");
+    }
+    Some(text)
 }
 
 /// Whether every letter of it is one that an identifier of Slurm or of a device has, and there are not too many.
@@ -59,6 +73,15 @@ mod tests {
         assert_eq!(shown("abcdef", 3), "abc…");
         assert_eq!(shown("abc", 3), "abc");
         assert!(shown(&"\n".repeat(1_000_000), 10).len() < 40);
+    }
+
+    #[test]
+    fn of_many_the_first_are_named_and_the_others_counted() {
+        let of = |count: u32| named(1..=count, 3);
+        assert_eq!(of(0), None);
+        assert_eq!(of(1).as_deref(), Some("1"));
+        assert_eq!(of(3).as_deref(), Some("1, 2, 3"));
+        assert_eq!(of(5).as_deref(), Some("1, 2, 3 and 2 more"));
     }
 
     #[test]

@@ -57,7 +57,9 @@ impl Pairing {
 /// In JSON, what is the same for all members stands beside them.
 impl Serialize for Pairing {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let SharingColumns { mechanism, ccs_mode, .. } = self.sharing().into();
+        // Named each, so that a new column is not forgotten: of these three each member has its own.
+        let SharingColumns { mechanism, ccs_mode, cap_fraction: _, memory_limit_bytes: _, mig_slot: _ } =
+            self.sharing().into();
         let mut pairing = serializer.serialize_struct("Pairing", 8 + usize::from(self.trial.is_some()))?;
         pairing.serialize_field("node", &self.node)?;
         pairing.serialize_field("gres_type", &self.gres_type)?;
@@ -103,7 +105,8 @@ impl From<PairingDocument> for Pairing {
             trial,
         } = document;
         let members = members.into_iter().map(|member| {
-            let SharingColumns { cap_fraction, memory_limit_bytes, mig_slot, .. } = member.sharing.into();
+            let SharingColumns { cap_fraction, memory_limit_bytes, mig_slot, mechanism: _, ccs_mode: _ } =
+                member.sharing.into();
             let sharing = match mig_slot {
                 Some(Slot { profile, start }) => Sharing::Mig { profile, start },
                 None => Sharing::by(mechanism, cap_fraction, ccs_mode).limited_to(memory_limit_bytes),

@@ -165,6 +165,7 @@ fn reports() -> impl Strategy<Value = Report> {
         samples().prop_map(ReportBody::Samples),
         summaries().prop_map(|summary| ReportBody::JobSummary(Box::new(summary))),
         launches().prop_map(ReportBody::Launch),
+        summaries().prop_map(|run| ReportBody::ObservedRun(Box::new(run))),
     ];
     (1..=u64::MAX, bodies).prop_map(|(sequence, body)| Report { sequence, body })
 }
@@ -262,7 +263,7 @@ prop_compose! {
         ),
         (sent, decisions) in (quantities(), prop::collection::vec(any::<u64>(), 0..3)),
         conditions in prop::collection::vec(conditions(), 0..3),
-        setup in option::of(setups()),
+        (setup, observes) in (option::of(setups()), any::<bool>()),
     ) -> AgentHello {
         let devices = devices
             .into_iter()
@@ -272,7 +273,7 @@ prop_compose! {
             .collect();
         AgentHello {
             protocol_version, node: NodeName(node), agent_version, journal_id, devices, sent_at: UnixTime::from_seconds(sent),
-            decision_ids: decisions.into_iter().map(DecisionId).collect(), conditions, setup,
+            decision_ids: decisions.into_iter().map(DecisionId).collect(), conditions, setup, observes,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A file of sacct without people and names, which can be given away and still be replayed: each name becomes a hash with a key
 //! that is drawn for the file and kept nowhere, so that equal names stay equal within it and mean nothing outside.
 
-use crate::key::without_numbers;
 use crate::read::{Field, Header, Line, NoHeader, ReadError, next_line};
+use pillion_core::workload::without_numbers;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use std::io::{BufRead, Write};

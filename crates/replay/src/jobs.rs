@@ -177,6 +177,17 @@ impl Job {
     }
 }
 
+/// What one workload goes by, as its first job said.
+#[derive(Debug, Clone)]
+pub struct WorkloadText {
+    /// Its user, by number.
+    pub user: u32,
+    /// What its user calls its jobs.
+    pub name: Box<str>,
+    /// A digest of its command line without the numbers in it.
+    pub command: u64,
+}
+
 /// A site's accounting, as far as it is replayed.
 #[derive(Debug, Clone, Default)]
 pub struct Accounting {
@@ -194,6 +205,8 @@ pub struct Accounting {
     pub gpu_types: Names,
     /// How many workloads there are.
     pub workload_count: u32,
+    /// Workloads by number.
+    pub workloads: Vec<WorkloadText>,
     /// Whether command lines told workloads of one name apart.
     pub has_submit_lines: bool,
 }

@@ -24,7 +24,7 @@ mod scenario;
 pub mod site;
 mod statistics;
 
-pub use jobs::{Accounting, Ended, Job, KeyKind, Names, Usage, UsageSource};
+pub use jobs::{Accounting, Ended, Job, KeyKind, Names, Usage, UsageSource, WorkloadText};
 pub use options::{Carbon, CarbonError, MANY_JOBS, Options, Order, PoolSize, SEEDS_MIN};
 pub use pool::truth::{MeasuredPairs, SpeedsByBusy, Truth};
 pub use replay::{Replay, ReplayError};

@@ -2,7 +2,7 @@
 
 use crate::context::Settings;
 use crate::grpc::auth::Operators;
-use crate::pace::PaceSettings;
+use crate::pace::settings::PaceSettings;
 use crate::train::Training;
 use pillion_config::{
     FirstRuns, Isolation, Objective, OomRequeue, PolicyConfig, Scheduler, ShardsBy, TrainingConfig, Trials,

@@ -3,11 +3,12 @@
 use crate::agents::Agents;
 use crate::credit::strain::Strain;
 use crate::device_status::Amiss;
-use crate::failure::ending::Endings;
+use crate::failure::endings::Endings;
+use crate::first_runs::seen::FirstRunSeen;
 use crate::idle::Idle;
 use crate::log::Repeats;
 use crate::metrics::{CountedSlurm, Tally};
-use crate::pace::PaceSettings;
+use crate::pace::settings::PaceSettings;
 use crate::rules::Rule;
 use crate::scan::Scan;
 use crate::step::Timeouts;
@@ -19,7 +20,7 @@ use pillion_core::heartbeat::Mode;
 use pillion_core::invariant::Violation;
 use pillion_core::{Clock, GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId, report};
 use pillion_doors::TurnedAway;
-use pillion_pairing::{FirstRun, Policy, Reason};
+use pillion_pairing::{Policy, Reason};
 use pillion_slurm::{Privacy, Slurm, SlurmVersion};
 use pillion_store::{Decision, Store};
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,15 +161,6 @@ pub struct Board {
     pub idle: Idle,
     /// When a plan was last made and committed, or nothing was left to plan.
     pub planned_at: Option<UnixTime>,
-}
-
-/// A first run, as far as it was measured.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FirstRunSeen {
-    /// What was seen; what its user declared is not.
-    pub first: FirstRun,
-    /// Since when that suffices for others to join it.
-    pub joinable_since: Option<UnixTime>,
 }
 
 /// Models at one moment.

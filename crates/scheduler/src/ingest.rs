@@ -86,6 +86,9 @@ impl Ingest {
                 let word = Word { start: start.as_ref(), scan: scan.as_deref() };
                 (format!("a summary of {}", summary.start), truth::summary(summary, reporter, word))
             }
+            ReportBody::ObservedRun(run) => {
+                (format!("an observed run of {}", run.start), Verdict::Dropped(Doubt::UnknownStart))
+            }
             ReportBody::Launch(launch) => {
                 let decision = match launch.decision_id {
                     Some(id) => context.store.decision(id).await?,
@@ -147,6 +150,7 @@ impl Ingest {
                 self.context.nudges.profile.notify_one();
                 self.context.nudges.judge.notify_one();
             }
+            ReportBody::ObservedRun(_) => {}
             ReportBody::Launch(launch) => {
                 let now = self.context.now();
                 self.context.board_mut().launched.insert(launch.start, now);

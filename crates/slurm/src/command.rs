@@ -2,11 +2,12 @@
 //!
 //! Decides nothing and retries nothing: the reconciler that calls is the retry. Must not know Postgres, gRPC or devices.
 
+use crate::parse::held::{self, HeldDevices};
 use crate::parse::{queue, scontrol, squeue};
 use crate::process::Runner;
 use crate::types::{
-    Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Requeued, Slurm,
-    SlurmError, SlurmVersion,
+    Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Requeued, SCRIPT_BYTES_MAX,
+    Slurm, SlurmError, SlurmVersion,
 };
 use async_trait::async_trait;
 use pillion_core::{SlurmJobId, UnixTime};
@@ -47,7 +48,8 @@ impl Default for CommandSettings {
 pub struct CommandSlurm {
     runner: Runner,
     throttles: Mutex<BTreeMap<u32, (Instant, Option<u32>)>>,
-    reader: std::sync::Mutex<queue::Reader>,
+    /// One for each set of partitions that is asked for: what the last answer of one held says nothing of another's.
+    readers: std::sync::Mutex<BTreeMap<String, queue::Reader>>,
 }
 
 impl CommandSlurm {
@@ -55,7 +57,7 @@ impl CommandSlurm {
     pub fn new(settings: CommandSettings) -> Self {
         let CommandSettings { binary_directory, conf, timeout } = settings;
         let runner = Runner { binary_directory, conf, timeout };
-        Self { runner, throttles: Mutex::default(), reader: std::sync::Mutex::default() }
+        Self { runner, throttles: Mutex::default(), readers: std::sync::Mutex::default() }
     }
 
     /// The controller's configuration, as `scontrol show config` names it (`SLURM_VERSION`, `MinJobAge`, ..).
@@ -91,13 +93,13 @@ impl CommandSlurm {
         self.runner.run("scontrol", &arguments).await
     }
 
-    fn reader(&self) -> MutexGuard<'_, queue::Reader> {
-        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    fn readers(&self) -> MutexGuard<'_, BTreeMap<String, queue::Reader>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fills in the throttles, which `squeue -r` does not show. Only for waiting jobs of ours, for each array at most once a
     /// minute, and for all of them in few calls.
-    async fn fill_throttles(&self, scan: &mut JobsScan) {
+    async fn fill_throttles(&self, partitions: &str, scan: &mut JobsScan) {
         let of_arrays = scan.jobs.iter().filter(|job| is_array_task_of_ours(job));
         let waiting = of_arrays.filter(|job| job.state == JobState::Pending);
         let arrays: BTreeSet<u32> = waiting.map(|job| job.id.id).collect();
@@ -109,11 +111,12 @@ impl CommandSlurm {
             let nonce = nonce();
             let lines = scontrol::throttle_questions(some, &nonce);
             // An array that ended meanwhile, or a failure: nothing is known, and it is asked again at the next scan.
-            let Ok(text) = self.runner.ask_lines("scontrol", &lines).await else { break };
+            let Ok(text) = self.runner.ask_lines("scontrol", &[], &lines).await else { break };
             let (found, asked_at) = (scontrol::array_throttles(&text, some, &nonce), Instant::now());
             throttles.extend(found.into_iter().map(|(array, throttle)| (array, (asked_at, throttle))));
         }
-        let mut reader = self.reader();
+        let mut readers = self.readers();
+        let reader = readers.entry(partitions.to_owned()).or_default();
         for job in scan.jobs.iter_mut().filter(|job| is_array_task_of_ours(job)) {
             let array_throttle = throttles.get(&job.id.id).and_then(|(_, throttle)| *throttle);
             if job.array_throttle != array_throttle {
@@ -157,13 +160,14 @@ impl Slurm for CommandSlurm {
             partitions.iter().try_for_each(|name| checked("partition", name))?;
             arguments.extend(["-p".to_owned(), partitions.join(",")]);
         }
-        let mut answer = self.reader().answer(&nonce);
+        let partitions = partitions.join(",");
+        let mut answer = self.readers().entry(partitions.clone()).or_default().answer(&nonce);
         self.runner.run_pieces("squeue", &arguments, |piece| answer.push(piece)).await?;
-        let mut scan = self.reader().finish(answer);
+        let mut scan = self.readers().entry(partitions.clone()).or_default().finish(answer);
         if scan.dropped_line_count > 0 {
             tracing::warn!(scan.dropped_line_count, "squeue printed records that do not parse whole");
         }
-        self.fill_throttles(&mut scan).await;
+        self.fill_throttles(&partitions, &mut scan).await;
         Ok(scan)
     }
 
@@ -235,6 +239,45 @@ impl Slurm for CommandSlurm {
             Err(SlurmError::Failed { detail, .. }) if detail.contains("Invalid job id") => {
                 Ok(BTreeMap::new())
             }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn held_devices(&self, jobs: &[u32]) -> Result<BTreeMap<u32, HeldDevices>, SlurmError> {
+        let (nonce, jobs) = (nonce(), &jobs[..jobs.len().min(NAMED_JOBS_MAX)]);
+        if jobs.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let lines = held::questions(jobs, &nonce);
+        let text = self.runner.ask_lines("scontrol", &["-d", "-o"], &lines).await?;
+        Ok(held::held_devices(&text, jobs, &nonce))
+    }
+
+    async fn batch_script(&self, job: u32) -> Result<Option<Vec<u8>>, SlurmError> {
+        let arguments = ["write", "batch_script", &job.to_string(), "-"].map(str::to_owned);
+        let mut script = Vec::new();
+        let mut is_short = true;
+        let answer = self.runner.run_pieces("scontrol", &arguments, |piece| {
+            is_short &= script.len() + piece.len() <= SCRIPT_BYTES_MAX;
+            if is_short {
+                script.extend_from_slice(piece);
+            }
+        });
+        match answer.await {
+            Ok(()) => Ok(Some(script).filter(|script| is_short && !script.is_empty())),
+            // One of salloc or srun, or one that is over.
+            Err(SlurmError::Failed { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn submit_line(&self, job: u32) -> Result<Option<String>, SlurmError> {
+        let arguments =
+            ["-a", "-X", "-n", "-P", "-j", &job.to_string(), "-o", "SubmitLine"].map(str::to_owned);
+        match self.runner.run("sacct", &arguments).await {
+            Ok(text) => Ok(Some(text.trim().to_owned()).filter(|line| !line.is_empty())),
+            // Where nobody keeps accounts, or sacct is not installed.
+            Err(SlurmError::Failed { .. } | SlurmError::Spawn { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -13,7 +13,8 @@ mod process;
 
 pub use command::{CommandSettings, CommandSlurm};
 pub use nodeset::expand;
+pub use parse::held::HeldDevices;
 pub use types::{
     Ending, Job, JobState, JobUpdate, JobsScan, KILL_WAIT_DEFAULT, NAMED_JOBS_MAX, Node, NodeAvailability,
-    Partition, Privacy, ReasonKind, Requeued, Slurm, SlurmError, SlurmVersion,
+    Partition, Privacy, ReasonKind, Requeued, SCRIPT_BYTES_MAX, Slurm, SlurmError, SlurmVersion,
 };

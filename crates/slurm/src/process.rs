@@ -65,17 +65,19 @@ impl Runner {
         }
     }
 
-    /// Runs `program` on these lines, each a question of its own, and returns all that it printed; one that it cannot answer
-    /// keeps none of the others.
+    /// Runs `program` with these options on these lines, each a question of its own, and returns all that it printed; one that it
+    /// cannot answer keeps none of the others.
     pub(crate) async fn ask_lines(
         &self,
         program: &'static str,
+        options: &[&str],
         lines: &[String],
     ) -> Result<String, SlurmError> {
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         let mut printed = Vec::new();
         let input = Some(lines.join("\n") + "\nquit\n");
         let (status, said) =
-            self.converse(program, &[], input, |piece| printed.extend_from_slice(piece)).await?;
+            self.converse(program, &options, input, |piece| printed.extend_from_slice(piece)).await?;
         if said.lines().any(passes) {
             return Err(failure(program, status.code().unwrap_or(-1), &said));
         }

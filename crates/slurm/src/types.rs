@@ -1,5 +1,6 @@
 //! The trait and the words of it: what both the real Slurm and the fake one answer.
 
+use crate::parse::held::HeldDevices;
 use async_trait::async_trait;
 use compact_str::CompactString;
 use pillion_core::mark::{InvalidMark, Mark};
@@ -50,6 +51,20 @@ pub trait Slurm: Send + Sync {
     /// does not know any more are left out. Beside `jobs` and not in it, so that no user's text ever stands in what decisions
     /// are made of.
     async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError>;
+    /// The devices that these jobs hold, by Slurm's inner numbers of them. One call for at most [`NAMED_JOBS_MAX`] jobs; those that
+    /// hold none, or of which Slurm does not say it clearly, are left out or empty.
+    async fn held_devices(&self, _jobs: &[u32]) -> Result<BTreeMap<u32, HeldDevices>, SlurmError> {
+        Ok(BTreeMap::new())
+    }
+    /// The batch script of a job, by its inner number: any bytes, at most [`SCRIPT_BYTES_MAX`]. `None`: it has none, or Slurm keeps
+    /// it no more.
+    async fn batch_script(&self, _job: u32) -> Result<Option<Vec<u8>>, SlurmError> {
+        Ok(None)
+    }
+    /// The command line by which a job was submitted, as its user wrote it; `None`: Slurm keeps no account of it.
+    async fn submit_line(&self, _job: u32) -> Result<Option<String>, SlurmError> {
+        Ok(None)
+    }
     /// `scontrol requeue`: the job waits again. One that runs is ended for it.
     async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError>;
 }
@@ -82,7 +97,10 @@ impl Privacy {
     }
 }
 
-/// Of how many jobs one call of [`Slurm::job_names`] asks; further ones are left out.
+/// A longer script is none to us; slurmctld's own bound is 4 MiB unless a site raised it.
+pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
+
+/// Of how many jobs one call of [`Slurm::job_names`] or [`Slurm::held_devices`] asks; further ones are left out.
 pub const NAMED_JOBS_MAX: usize = 200;
 
 /// What one update changes; `None` leaves a field as it is. Written in Slurm's own order: GRES first, begin time last.

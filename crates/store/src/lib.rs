@@ -23,6 +23,7 @@ mod jobs;
 mod learning;
 mod lesson;
 mod names;
+mod observed;
 mod operators;
 pub mod postgres;
 pub mod private_postgres;
@@ -51,6 +52,7 @@ pub use learning::{
 };
 pub use lesson::Lesson;
 pub use names::{NAMESAKES_MAX, Names, Naming};
+pub use observed::{HeldDevice, IDLE_LEVEL_USUAL, IDLE_LEVELS, Observed, ObservedJob, ObservedRun};
 pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Operators, Undrain, drain_of};
 pub use profiles::{Profiles, StoredProfile};
 pub use reports::Reports;
@@ -95,6 +97,7 @@ store_of!(
     Credit,
     Charges,
     Slices,
+    Observed,
     Names,
     Events,
     Observations,

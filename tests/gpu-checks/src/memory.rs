@@ -9,7 +9,7 @@ use crate::smi::Smi;
 use crate::tenant::{Client, Tenant};
 use pillion_agent::procfs::{ProcFs, ProcessId};
 use pillion_agent::progress::ProgressFiles;
-use pillion_agent::sampler::{Sampler, SamplerState, SamplerTools};
+use pillion_agent::sampler::{Attribution, Sampler, SamplerState, SamplerTools};
 use pillion_agent::tracker::Registration;
 use pillion_core::device::DeviceDescription;
 use pillion_core::report::ReportBody;
@@ -97,7 +97,7 @@ fn by_job(
     let tools = SamplerTools {
         devices: vec![device.clone()],
         proc: processes.clone(),
-        progress_files,
+        attribution: Attribution::Told(progress_files),
         period_seconds: 1.0,
     };
     let (mut sampler, at) = (Sampler::new(tools, SamplerState::default()), UnixTime::from_epoch(1));

@@ -7,7 +7,7 @@ mod node;
 use node::{Node, Program, destroy_in_the_end};
 use pillion_core::UserId;
 use pillion_core::mig::{Geometry, Slot};
-use pillion_device::mechanism::mig::{Instance, MigMode};
+use pillion_device::mechanism::mig::{Access, Instance, MigMode};
 use pillion_device::nvidia::Nvidia;
 use pillion_device::{DeviceError, MigControl as _};
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
@@ -130,7 +130,7 @@ impl Bench {
         }
         let instance = self.nvidia.make(0, slot).unwrap();
         let owner = UserId(self.rng.random_range(1001..1004));
-        self.nvidia.give(0, instance.gpu_instance_id, Some(owner)).unwrap();
+        self.nvidia.give(0, &[(instance.clone(), Access::User(owner))]).unwrap();
         let way = self.node.capability(instance.gpu_instance_id, Some(instance.compute[0].id));
         let count = [0, 0, 0, 1, 1, 2].choose(&mut self.rng).copied().unwrap_or_default();
         let tenants: Vec<Program> = (0..count).map(|_| Program::with(&way)).collect();

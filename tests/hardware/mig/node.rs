@@ -1,7 +1,7 @@
 //! A machine with simulated devices, NVML's double beside it, and programs that have files of its devices open. What it is to do
 //! wrong stands in its control file.
 
-use pillion_device::nvidia::{MigFiles, MigSettings, Nvidia, NvidiaSettings};
+use pillion_device::nvidia::{MigFiles, Nvidia, NvidiaSettings};
 use pillion_device::simulated::{Machine, MachineConfig, Simulated, serve};
 use pillion_device::{Backend as _, DeviceError, MigControl as _};
 use pillion_tests::daemons::built;
@@ -82,12 +82,12 @@ impl Node {
 
     /// What an agent cuts the device with: a new one knows nothing of what another did.
     pub(super) fn cutter(&self) -> Nvidia {
-        let files = MigFiles { devices: self.files().join("dev"), drivers: self.files().join("driver") };
+        let mig_files = MigFiles { devices: self.files().join("dev"), drivers: self.files().join("driver") };
         let mut nvidia = Nvidia::new(
             NvidiaSettings {
                 library: Some(self.folder.path().join("libnvidia-ml.so.1")),
                 deadline: DEADLINE,
-                mig: MigSettings { cuts: true, toggles: true, files },
+                mig_files,
                 ..NvidiaSettings::default()
             },
             None,

@@ -53,6 +53,7 @@ pub fn hello(node: &str) -> AgentHello {
         decision_ids: Vec::new(),
         conditions: Vec::new(),
         setup: None,
+        observes: false,
     }
 }
 

@@ -9,10 +9,10 @@ use tracing::{info, warn};
 
 impl Devices {
     /// Whether a device is divided by us, or was.
-    pub(super) fn is_cut_by_us(&self, index: u32, now: UnixTime) -> bool {
+    pub(super) fn is_cut_by_us(&self, index: u32) -> bool {
         let devices = self.node.devices();
         let mut own = devices.iter().filter(|device| device.index == index);
-        own.any(|device| self.mechanisms.mig().faults(device, now).is_some())
+        own.any(|device| self.mechanisms.mig().is_managed(device))
     }
 
     /// Takes away the instances of those who have left, makes whole what is empty, and tells what cannot be.
@@ -35,8 +35,8 @@ impl Devices {
         let mig = self.mechanisms.mig();
         let mut sized: Vec<(JobStart, u64)> = Vec::new();
         for device in devices.iter() {
-            if let Some(faults) = mig.faults(device, now) {
-                self.health.cut(device.index, &faults);
+            if mig.is_managed(device) {
+                self.health.cut(device.index, mig.fault(&device.gres_type));
             }
             let on_it = shares.iter().filter(|share| share.gres_type == device.gres_type);
             for share in on_it.filter(|share| share.mechanism().has_instances()) {

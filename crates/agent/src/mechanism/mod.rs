@@ -34,6 +34,7 @@ use pillion_core::{JobStart, UnixTime};
 use pillion_device::{Backend, DeviceError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use tokio::time::Instant;
 use tracing::{debug, warn};
 use undo::Undo;
 
@@ -162,7 +163,8 @@ impl Mechanisms {
         if !share.mechanism().has_instances() {
             // Under MPS, MIG is off.
             let rest = if share.mechanism().has_daemon() { Rest::Off } else { Rest::Whole };
-            self.mig.make_whole(backend, device, rest)?;
+            let until = self.mig.until();
+            self.mig.make_whole(backend, device, rest, until)?;
         }
         match share.sharing {
             // Whoever is not to share gets no part of a card that could not be made whole yet.
@@ -309,8 +311,8 @@ impl Mechanisms {
         &self.mig
     }
 
-    /// Makes a device whole for a job that Slurm has given all of it. Whether those who have an instance there are over is the
-    /// caller's to know.
+    /// Makes a device whole for a job that Slurm has given all of it: tried once. Whether those who have an instance there are over
+    /// is the caller's to know.
     ///
     /// # Errors
     /// [`MechanismError::Uncut`]: what is in the way.
@@ -319,7 +321,7 @@ impl Mechanisms {
         backend: &mut dyn Backend,
         device: &DeviceDescription,
     ) -> Result<(), MechanismError> {
-        self.mig.make_whole(backend, device, Rest::Whole)
+        self.mig.make_whole(backend, device, Rest::Whole, Instant::now())
     }
 
     fn tidy(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {

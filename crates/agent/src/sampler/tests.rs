@@ -24,7 +24,7 @@ fn tools(directory: &Path) -> SamplerTools {
     SamplerTools {
         devices: vec![device(0), device(1)],
         proc: ProcFs::new(directory.join("proc")),
-        progress_files: ProgressFiles::new(directory).unwrap(),
+        attribution: Attribution::Told(ProgressFiles::new(directory).unwrap()),
         period_seconds: 1.0,
     }
 }
@@ -214,7 +214,8 @@ fn progress_reaches_the_sample_and_the_summary() {
     let mut node = Node::new();
     node.begin_task(10);
     let uid = UserId(rustix::process::getuid().as_raw());
-    let path = node.sampler.progress_files.make(JOB, uid, rustix::process::getgid().as_raw()).unwrap();
+    let files = ProgressFiles::new(node.directory.path()).unwrap();
+    let path = files.make(JOB, uid, rustix::process::getgid().as_raw()).unwrap();
     for step in ["5\n", "15\n", "25\n"] {
         std::fs::write(&path, step).unwrap();
         let sampled = node.sample(&[10]);
@@ -309,4 +310,50 @@ fn a_summary_tells_the_signs_of_a_failure() {
     assert_eq!(signs.xids.iter().map(|xid| (xid.code, xid.is_own)).collect::<Vec<_>>(), [(79, Some(true))]);
     assert_eq!(signs.memory[0].process_bytes_max, Some(7));
     assert_eq!(signs.memory[0].bytes, 1 << 37);
+}
+
+/// A step of a job as Slurm runs it, and a process of the job beneath it.
+fn run_step(directory: &Path, pid: u32, job: u32, child: u32) {
+    run(directory, pid, 1);
+    let process = directory.join(format!("proc/{pid}"));
+    std::fs::write(process.join("status"), "Name:\tslurmstepd\nUid:\t0\t0\t0\t0\n").unwrap();
+    std::fs::write(process.join("cmdline"), format!("slurmstepd: [{job}.{pid}]\0")).unwrap();
+    std::os::unix::fs::symlink("/usr/sbin/slurmstepd", process.join("exe")).unwrap();
+    run(directory, child, pid);
+}
+
+#[test]
+fn an_observed_job_goes_on_from_step_to_step_and_is_summed_up_once() {
+    let mut node = Node::new();
+    let directory = node.directory.path().to_owned();
+    let observing = SamplerTools { attribution: Attribution::Observed, ..tools(&directory) };
+    node.sampler = Sampler::new(observing, SamplerState::default());
+    run_step(&directory, 10, 33, 11);
+    run_step(&directory, 20, 34, 21);
+    node.sample(&[11]);
+    node.sample(&[11]);
+    // Another job beside it, by the site's own means.
+    node.sample(&[11, 21]);
+    node.end_process(11);
+    node.end_process(10);
+    // The next step has begun, on the processor alone so far.
+    run_step(&directory, 12, 33, 13);
+    for _ in 0..4 {
+        assert!(node.sample(&[21]).ended.is_empty(), "its job goes on");
+    }
+    node.sample(&[13, 21]);
+    for pid in [12, 13, 20, 21] {
+        node.end_process(pid);
+    }
+    node.sample(&[]);
+    let reports = node.sample(&[]).reports;
+    let runs: Vec<&JobSummary> = reports
+        .iter()
+        .filter_map(|report| if let ReportBody::ObservedRun(run) = report { Some(&**run) } else { None })
+        .collect();
+    let other = JobStart { job_id: SlurmJobId::plain(34), restart_count: 0 };
+    assert_eq!(runs.iter().map(|run| run.start).collect::<Vec<_>>(), [JOB, other]);
+    assert_eq!((runs[0].solo_sample_count, &runs[0].neighbours), (1, &vec![other]));
+    assert!(runs[0].shared_seconds >= 2.0 && runs[0].ended_at.seconds() - runs[0].started_at.seconds() > 7.0);
+    assert!(node.sampler.is_idle());
 }

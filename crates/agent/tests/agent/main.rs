@@ -12,6 +12,8 @@ mod memory_limit;
 #[cfg(test)]
 mod node;
 #[cfg(test)]
+mod observe;
+#[cfg(test)]
 mod outsider;
 #[cfg(test)]
 mod scheduler;

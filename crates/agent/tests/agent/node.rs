@@ -1,7 +1,7 @@
 //! A node: simulated devices in a thread, the agent as a program, tasks as processes.
 
 use crate::scheduler::eventually;
-use crate::task::{self, Task};
+use crate::task::{self, Step, Task};
 use pillion_core::handoff::{HANDOFF_VERSION, HandoffRequest};
 use pillion_core::{JobStart, SlurmJobId, UserId};
 use pillion_device::simulated::{Machine, MachineConfig, Simulated, serve};
@@ -77,6 +77,16 @@ impl TestNode {
         let config =
             format!("backend = 'nvidia'\n{config}[nvidia]\nlibrary = '/nowhere/libnvidia-ml.so.1'\n");
         std::fs::write(path, config).unwrap();
+        node
+    }
+
+    /// An ordinary node, whose agent observes.
+    pub(crate) fn observing(model: &str, scheduler_port: u16) -> Self {
+        let node = Self::new(model, scheduler_port);
+        let path = node.path("agent.toml");
+        let config = std::fs::read_to_string(&path).unwrap();
+        let config = config.replace("\n[", "\n[agent.");
+        std::fs::write(path, format!("[agent]\nmode = 'observe'\n{config}")).unwrap();
         node
     }
 
@@ -247,6 +257,27 @@ impl TestNode {
             .spawn()
             .unwrap();
         Task::new(child, self.path("none"), self.path("none"))
+    }
+
+    /// A step of a job as Slurm runs it: a program of root's that is called slurmstepd and says in its title whose step it is, and
+    /// beneath it a process on the device of the other tests. `variables`: what that has in its environment.
+    pub(crate) fn start_step(&self, job: u32, variables: &[(&str, &str)]) -> Step {
+        let (own, copy) = (std::env::current_exe().unwrap(), self.path("slurmstepd"));
+        if !copy.exists() {
+            std::fs::hard_link(&own, &copy).or_else(|_| std::fs::copy(&own, &copy).map(drop)).unwrap();
+        }
+        let pid_path = self.path(&format!("step-{job}"));
+        let child = program(copy)
+            .arg0(format!("slurmstepd: [{job}.batch]"))
+            .args(["--exact", "task::the_step_itself", "--ignored", "--nocapture"])
+            .env(task::DEVICE_SOCKET, self.path("devices.sock"))
+            .env(task::ANSWER, &pid_path)
+            .envs(variables.iter().copied())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Step::new(child, pid_path)
     }
 
     /// The driver, as the agent asks it.

@@ -72,6 +72,51 @@ impl Drop for Task {
     }
 }
 
+/// A running step of Slurm's own, with a process beneath it.
+pub(crate) struct Step {
+    child: Child,
+    /// The pid of the process beneath it stands there.
+    pid_path: PathBuf,
+}
+
+impl Step {
+    pub(crate) fn new(child: Child, pid_path: PathBuf) -> Self {
+        Self { child, pid_path }
+    }
+
+    /// The process ends, and its step with it.
+    pub(crate) fn end(&mut self) {
+        let pid = std::fs::read_to_string(&self.pid_path).ok().and_then(|text| text.parse().ok());
+        if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            self.end();
+        }
+    }
+}
+
+/// What runs a step: begins a process of the job, and waits for it.
+#[test]
+#[ignore = "the process of a step, started by the other tests"]
+fn the_step_itself() {
+    let Some(path) = std::env::var_os(ANSWER) else { return };
+    let path = PathBuf::from(path);
+    let mut child = crate::node::program("/proc/self/exe")
+        .args(["--exact", "task::the_outsider_itself", "--ignored", "--nocapture"])
+        .spawn()
+        .unwrap();
+    std::fs::write(path.with_extension("new"), child.id().to_string()).unwrap();
+    std::fs::rename(path.with_extension("new"), path).unwrap();
+    let _ = child.wait();
+}
+
 /// A process that came by another way than Slurm: it asks nobody, and works on the device until it is killed.
 #[test]
 #[ignore = "the process of an outsider, started by the other tests"]

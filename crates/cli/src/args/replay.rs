@@ -148,7 +148,7 @@ fn parse_share(text: &str) -> Result<Fraction, String> {
     share.ok_or_else(|| "a share above 0% and up to 100% is expected; write 25%".to_owned())
 }
 
-fn parse_amount(text: &str) -> Result<f64, String> {
+pub(super) fn parse_amount(text: &str) -> Result<f64, String> {
     let amount = text.parse().ok().filter(|amount: &f64| (0.0..=1e6).contains(amount));
     amount.ok_or_else(|| "a number from 0 to 1000000 is expected; write 55".to_owned())
 }

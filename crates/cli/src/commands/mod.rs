@@ -23,12 +23,13 @@ pub mod queue;
 pub mod replay;
 pub mod report;
 pub mod rescue;
+pub mod scale;
 pub mod slurm_conf;
 pub mod snapshot;
 pub mod status;
 pub mod why;
 
-use crate::args::{Args, Command, SnapshotAction};
+use crate::args::{Args, Command, SnapshotAction, SnapshotArgs};
 use crate::client::{Target, connect};
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
@@ -66,8 +67,8 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         Command::Plan(plan) => plan::make(plan, address).await?,
         Command::Backtest(backtest) => backtest::make(backtest)?,
         Command::Replay(order) => replay::make(order)?,
-        Command::Snapshot(snapshot) => {
-            let SnapshotAction::Save { file } = &snapshot.action;
+        Command::Scale(order) => scale::make(order)?,
+        Command::Snapshot(SnapshotArgs { action: SnapshotAction::Save { file } }) => {
             snapshot::save(&mut connect(address).await?, file).await?
         }
         Command::Doctor(doctor) => return doctor::run(doctor, &args.global, clock, output).await,

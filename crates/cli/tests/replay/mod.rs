@@ -52,7 +52,9 @@ async fn a_replay_says_what_was_wasted_saved_and_risked_and_how_far_to_believe_i
             insta::assert_snapshot!(format!("commands__replay_{format}"), ran.out);
         });
     }
-    let saved = run(&folder, &format!("{LINE} --json")).await;
+    let [saved, again] =
+        [run(&folder, &format!("{LINE} --json")).await, run(&folder, &format!("{LINE} --json")).await];
+    assert_eq!(saved.out, again.out, "the same file says the same");
     let saved: Value = serde_json::from_str(&saved.out).expect("one JSON object");
     let setting = &saved["settings"][0];
     assert!(setting["gpu_hours_saved"]["low"].as_f64() < setting["gpu_hours_saved"]["expected"].as_f64());

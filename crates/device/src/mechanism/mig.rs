@@ -60,6 +60,32 @@ pub struct Holder {
     pub file: String,
 }
 
+/// Who may come into an instance, beside root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Nobody.
+    Root,
+    /// One user.
+    User(UserId),
+    /// Whoever Slurm starts there, as drivers make an instance's files by themselves.
+    Everybody,
+}
+
+impl Access {
+    /// The owner and the mode of the files that lead there.
+    pub(crate) const fn owner_and_mode(self) -> (u32, u32) {
+        match self {
+            Self::Root => (0, CLOSED),
+            Self::User(UserId(uid)) => (uid, CLOSED),
+            Self::Everybody => (0, 0o444),
+        }
+    }
+}
+
+/// A file's mode: to be read by its owner.
+pub(crate) const CLOSED: u32 = 0o400;
+
 /// Cuts a node's devices, and makes them whole again. No call waits for anybody: what is refused is said at once.
 pub trait MigControl {
     /// What the device can be cut into, as its driver says, whatever our table has.
@@ -67,6 +93,12 @@ pub trait MigControl {
     /// # Errors
     /// [`DeviceError::Unsupported`] where it cannot be cut; else as `Backend::read`.
     fn geometry(&mut self, index: u32) -> Result<Geometry, DeviceError>;
+
+    /// Whether MIG is turned on and off there by a reset alone, which is an administrator's to do.
+    ///
+    /// # Errors
+    /// As `Backend::read`.
+    fn needs_reset(&mut self, index: u32) -> Result<bool, DeviceError>;
 
     /// How it is divided now.
     ///
@@ -82,7 +114,8 @@ pub trait MigControl {
     /// not, and with MIG off; else as [`MigControl::geometry`].
     fn make(&mut self, index: u32, slot: Slot) -> Result<Instance, DeviceError>;
 
-    /// Takes an instance away: its compute instances first, then itself. One that is not there is success.
+    /// Takes an instance away: its compute instances first, then itself. One that is not there is success. Nobody new comes in
+    /// meanwhile, and the files that it leaves behind are root's only; where it stays, the way into it is whose it was.
     ///
     /// # Errors
     /// [`DeviceError::Busy`] while the driver says that somebody uses it, as it does for tenths of a second after a process has
@@ -96,20 +129,14 @@ pub trait MigControl {
     /// have to be reset (Ampere): then nothing was asked of the driver.
     fn set_mode(&mut self, index: u32, is_on: bool) -> Result<(), DeviceError>;
 
-    /// Leaves the way to an instance to one user alone: the capability files of its GPU instance and of its compute instance are
-    /// his, and nobody else can open them but root; `None`: root's only. Doing it again repairs what was changed meanwhile.
+    /// Leaves the way to each of these instances to somebody: the capability files of its GPU instance and of its compute instance
+    /// are his, whosever they were. Doing it again repairs what was changed meanwhile. Instances are as `layout` has just shown
+    /// them: the driver is asked once for all, and one that is another by now is left as it is.
     ///
     /// # Errors
-    /// [`DeviceError::Refused`] if not root or if the driver makes those files anew by itself, [`DeviceError::Unsupported`] where it
-    /// has none.
-    fn give(&mut self, index: u32, gpu_instance_id: u32, to: Option<UserId>) -> Result<(), DeviceError>;
-
-    /// Leaves the way to an instance open to everybody, as drivers make it: an empty device that rests in one instance is whoever's
-    /// Slurm starts there. Its files may be another's of the same number from before, and closed.
-    ///
-    /// # Errors
-    /// As [`MigControl::give`].
-    fn open(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError>;
+    /// Of the first that cannot be given; those before it are. [`DeviceError::Refused`] if not root, if it is another by now, and,
+    /// but for [`Access::Everybody`], if the driver makes those files anew by itself; [`DeviceError::Unsupported`] where it has none.
+    fn give(&mut self, index: u32, ways: &[(Instance, Access)]) -> Result<(), DeviceError>;
 
     /// Which programs have the device's files or those of its instances open, this one left out: who may be meant where the
     /// driver says that somebody uses it. Never fails for a process that ends meanwhile.

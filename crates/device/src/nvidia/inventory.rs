@@ -48,7 +48,6 @@ impl Nvidia {
         if is_known || self.known.contains_key(&index) {
             return;
         }
-        tell_differences(&description);
         self.known.insert(index, description);
         self.threads.extend(self.finders.remove(&Some(place)).map(|finder| (index, finder)));
     }
@@ -63,13 +62,5 @@ impl Nvidia {
             tracing::warn!(index = place, error = why, "device cannot be described");
             self.nameless.insert(place, why);
         }
-    }
-}
-
-/// What a driver says otherwise than our table is what is gone by, and worth a line.
-fn tell_differences(description: &DeviceDescription) {
-    let told = description.geometry.clone();
-    for difference in pillion_core::mig::resolve(told, &description.model).1 {
-        tracing::info!(index = description.index, %difference, "MIG on this device is not as in our table");
     }
 }

@@ -50,7 +50,7 @@ pub use compute_mode::NvmlComputeModes;
 pub use daemons::NodeDaemons;
 pub use mig::{MigFiles, holders};
 pub use search::SearchPauses;
-pub use settings::{MigSettings, NvidiaSettings};
+pub use settings::NvidiaSettings;
 
 use crate::worker::{Answer, Pending, Worker};
 use crate::{Backend, DeviceError, DeviceStates, MigControl, MpsControl};

@@ -8,7 +8,7 @@ use super::gpm::{Gpm, Rates};
 use super::processes::processes;
 use super::read::{self, Asking};
 use super::search::{Search, SearchPauses};
-use super::settings::{MigSettings, NvidiaSettings};
+use super::settings::NvidiaSettings;
 use super::trouble::{Trouble, WHO_MAY};
 use super::xid_lines::{self, PciAddress, XidLine};
 use super::xids::{Xid, Xids};
@@ -48,7 +48,6 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Memory {
     mechanism: Mechanism,
-    mig: MigSettings,
     search_pauses: SearchPauses,
     known: BTreeMap<u32, Known>,
     notices: Vec<DeviceNotice>,
@@ -69,7 +68,6 @@ impl Memory {
         let NvidiaSettings { mechanism, search_pauses, .. } = *settings;
         let mut memory = Self {
             mechanism,
-            mig: settings.mig.clone(),
             search_pauses,
             known: BTreeMap::new(),
             notices: Vec::new(),
@@ -220,7 +218,7 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
     /// # Errors
     /// By NVML's number, which may be another device's own.
     pub(super) fn describe(&mut self, place: u32) -> Result<DeviceDescription, DeviceError> {
-        let found = describe::describe(self.nvml, place, self.memory.mechanism, &self.memory.mig);
+        let found = describe::describe(self.nvml, place, self.memory.mechanism);
         let describe::Found { description, address, is_mig_enabled } =
             found.map_err(|trouble| self.error(place, trouble))?;
         if is_mig_enabled {

@@ -14,27 +14,14 @@ pub struct NvidiaSettings {
     /// The kernel's log ([`KERNEL_LOG`](crate::kernel_log::KERNEL_LOG)): it names the processes that raised Xids. Absent: they are
     /// not asked for.
     pub kernel_log: Option<PathBuf>,
-    /// How devices without MIG are shared: [`Mechanism::Mps`], or [`Mechanism::TimeSliced`] without daemons.
+    /// How devices are shared where MIG is off: [`Mechanism::Mps`], or [`Mechanism::TimeSliced`] without daemons.
     pub mechanism: Mechanism,
     /// How long one call about a device may take. A device that is late is asked again only once it has answered.
     pub deadline: Duration,
     /// How long a device that is gone is left alone before it is looked for again.
     pub search_pauses: SearchPauses,
-    /// What becomes of them by MIG.
-    pub mig: MigSettings,
-}
-
-/// What is told of devices that can be cut, and where their files are. What is asked for is done whatever stands here: what was
-/// cut has to be made whole when nothing is cut any more.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MigSettings {
-    /// Whether devices are told to be cut for tenants, with what into. MIG that is on still counts as somebody's: whose instances are
-    /// whose, this backend cannot know.
-    pub cuts: bool,
-    /// Whether those with MIG off are too, where it is turned on without a reset.
-    pub toggles: bool,
-    /// Where the files of devices and capabilities lie.
-    pub files: MigFiles,
+    /// Where the files of devices and of their instances lie.
+    pub mig_files: MigFiles,
 }
 
 impl Default for NvidiaSettings {
@@ -47,7 +34,7 @@ impl Default for NvidiaSettings {
             mechanism: Mechanism::Mps,
             deadline,
             search_pauses: SearchPauses::default(),
-            mig: MigSettings::default(),
+            mig_files: MigFiles::default(),
         }
     }
 }

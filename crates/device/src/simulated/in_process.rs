@@ -3,7 +3,7 @@
 use super::machine::Machine;
 use super::meter::Totals;
 use super::mig::Way;
-use crate::mechanism::mig::{Holder, Instance, Layout};
+use crate::mechanism::mig::{Access, Holder, Instance, Layout};
 use crate::{
     Backend, CcsControl, DeviceError, DeviceState, DeviceStates, MigControl, MpsControl, MpsSettings,
     MpsStatus,
@@ -111,6 +111,10 @@ impl MigControl for InProcess {
         self.machine().mig_geometry(index)
     }
 
+    fn needs_reset(&mut self, index: u32) -> Result<bool, DeviceError> {
+        self.machine().mig_needs_reset(index)
+    }
+
     fn layout(&mut self, index: u32) -> Result<Layout, DeviceError> {
         self.machine().mig_layout(index)
     }
@@ -127,13 +131,11 @@ impl MigControl for InProcess {
         self.machine().set_mig_mode(ROOT, index, is_on)
     }
 
-    fn give(&mut self, index: u32, gpu_instance_id: u32, to: Option<UserId>) -> Result<(), DeviceError> {
-        let way = Way { uid: to.unwrap_or(ROOT), mode: 0o400 };
-        self.machine().set_instance_way(ROOT, index, gpu_instance_id, way)
-    }
-
-    fn open(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError> {
-        self.machine().set_instance_way(ROOT, index, gpu_instance_id, Way::OPEN)
+    fn give(&mut self, index: u32, ways: &[(Instance, Access)]) -> Result<(), DeviceError> {
+        let mut machine = self.machine();
+        ways.iter().try_for_each(|(instance, to)| {
+            machine.set_instance_way(ROOT, index, instance.gpu_instance_id, Way::from(*to))
+        })
     }
 
     fn holders(&mut self, index: u32) -> Result<Vec<Holder>, DeviceError> {

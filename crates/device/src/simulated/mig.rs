@@ -5,12 +5,12 @@
 //! * It is not destroyed while a process is in it or a program keeps the device open, nor for a moment after its last process
 //!   ended; its compute instance goes before it, also where it then stays itself.
 //! * MIG is turned over while nobody is there and nothing is made; on an Ampere by a reset alone, which nobody can do here.
-//! * The files that lead to an instance are open to everybody when its number is first given out. They outlive it, with whatever
-//!   owner and mode they have by then.
+//! * The files that lead to an instance are open to everybody when its number is first given out. They outlive it, closed to all but
+//!   root, as whatever destroys one leaves them ([`MigControl`](crate::MigControl)); one that is not destroyed is whose it was.
 
 use super::hardware::{Hardware, Power};
 use crate::DeviceError;
-use crate::mechanism::mig::{ComputeInstance, Instance, Layout, MigMode};
+use crate::mechanism::mig::{Access, ComputeInstance, Instance, Layout, MigMode};
 use pillion_core::mig::{Geometry, Size, Slot, needs_reset};
 use pillion_core::{DeviceUuid, UserId};
 use std::collections::BTreeMap;
@@ -31,6 +31,13 @@ impl Way {
     /// Whether a user may go it.
     pub const fn lets_in(self, uid: UserId) -> bool {
         uid.0 == 0 || (uid.0 == self.uid.0 && self.mode & 0o400 != 0) || self.mode & 0o004 != 0
+    }
+}
+
+impl From<Access> for Way {
+    fn from(access: Access) -> Self {
+        let (uid, mode) = access.owner_and_mode();
+        Self { uid: UserId(uid), mode }
     }
 }
 
@@ -88,6 +95,10 @@ impl Division {
 
     pub(super) const fn is_on(&self) -> bool {
         self.is_on
+    }
+
+    pub(super) const fn needs_reset(&self) -> bool {
+        self.needs_reset
     }
 
     pub(super) const fn geometry(&self) -> &Geometry {
@@ -152,6 +163,7 @@ impl Division {
             return Err(busy("a program has it open"));
         }
         self.made.retain(|made| made.gpu_instance_id != gpu_instance_id);
+        self.ways.insert(gpu_instance_id, Way::from(Access::Root));
         Ok(())
     }
 
@@ -278,13 +290,15 @@ mod tests {
         assert_eq!(device.layout(present(&nobody, false, 2.2)).instances[0].compute.len(), 1, "all of it");
         assert!(is_busy(device.destroy(id, present(&nobody, true, 3.0))));
         assert_eq!(device.layout(present(&nobody, true, 3.0)).instances[0].compute.len(), 0, "half of it");
-        device.set_way(id, Way { uid: UserId(1000), mode: 0o400 }).unwrap();
+        device.set_way(id, Way::from(Access::User(UserId(1000)))).unwrap();
+        assert!(is_busy(device.destroy(id, present(&nobody, true, 3.0))));
+        assert!(device.ways[&id].lets_in(UserId(1000)), "it is still his");
         device.destroy(id, present(&nobody, false, 3.0)).unwrap();
         device.destroy(id, present(&nobody, false, 3.0)).unwrap();
         assert!(device.set_way(id, Way::OPEN).is_err(), "it is gone");
         let again = device.make(slot("7g.80gb@0"), &DeviceUuid::new(UUID)).unwrap();
         let way = device.ways[&again.gpu_instance_id];
-        assert!(!way.lets_in(UserId(1001)) && way.lets_in(UserId(1000)), "the files of the one before it");
+        assert!(!way.lets_in(UserId(1001)) && !way.lets_in(UserId(1000)), "nor its tenant's before");
     }
 
     #[test]

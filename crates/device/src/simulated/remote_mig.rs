@@ -2,9 +2,8 @@
 
 use super::remote::{AGENT_DEADLINE, Line, Simulated, unexpected};
 use super::wire::{Reply, Request};
-use crate::mechanism::mig::{Holder, Instance, Layout};
+use crate::mechanism::mig::{Access, Holder, Instance, Layout};
 use crate::{DeviceError, MigControl};
-use pillion_core::UserId;
 use pillion_core::mig::{Geometry, Slot};
 use std::path::PathBuf;
 
@@ -12,6 +11,13 @@ impl MigControl for Simulated {
     fn geometry(&mut self, index: u32) -> Result<Geometry, DeviceError> {
         match self.ask(&Request::MigGeometry { index })? {
             Reply::MigGeometry(geometry) => Ok(geometry),
+            other => unexpected(&other),
+        }
+    }
+
+    fn needs_reset(&mut self, index: u32) -> Result<bool, DeviceError> {
+        match self.ask(&Request::MigNeedsReset { index })? {
+            Reply::MigNeedsReset(needs_reset) => Ok(needs_reset),
             other => unexpected(&other),
         }
     }
@@ -38,13 +44,10 @@ impl MigControl for Simulated {
         self.done(&Request::SetMigMode { index, is_on })
     }
 
-    fn give(&mut self, index: u32, gpu_instance_id: u32, to: Option<UserId>) -> Result<(), DeviceError> {
-        let owner = Some(to.unwrap_or(UserId(0)));
-        self.done(&Request::GiveInstance { index, id: gpu_instance_id, owner })
-    }
-
-    fn open(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError> {
-        self.done(&Request::GiveInstance { index, id: gpu_instance_id, owner: None })
+    fn give(&mut self, index: u32, ways: &[(Instance, Access)]) -> Result<(), DeviceError> {
+        ways.iter().try_for_each(|(instance, to)| {
+            self.done(&Request::GiveInstance { index, id: instance.gpu_instance_id, to: *to })
+        })
     }
 
     fn holders(&mut self, index: u32) -> Result<Vec<Holder>, DeviceError> {

@@ -170,7 +170,9 @@ fn answered(driver: &mut Driver, peer: &mut Peer, request: Request) -> Reply {
     driver.now();
     let Driver { machine, capabilities, .. } = driver;
     let changed = match &request {
-        Request::MakeInstance { index, .. } | Request::GiveInstance { index, .. } => Some(*index),
+        Request::MakeInstance { index, .. }
+        | Request::DestroyInstance { index, .. }
+        | Request::GiveInstance { index, .. } => Some(*index),
         _ => None,
     };
     if changed.is_some() || matches!(request, Request::Attach { .. }) {
@@ -190,6 +192,7 @@ fn answered(driver: &mut Driver, peer: &mut Peer, request: Request) -> Reply {
 fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
     let result = match request {
         Request::MigGeometry { .. }
+        | Request::MigNeedsReset { .. }
         | Request::MigLayout { .. }
         | Request::MakeInstance { .. }
         | Request::DestroyInstance { .. }
@@ -253,15 +256,15 @@ fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
 fn of_instances(machine: &mut Machine, peer: &mut Peer, request: &Request) -> Result<Reply, DeviceError> {
     match *request {
         Request::MigGeometry { index } => machine.mig_geometry(index).map(Reply::MigGeometry),
+        Request::MigNeedsReset { index } => machine.mig_needs_reset(index).map(Reply::MigNeedsReset),
         Request::MigLayout { index } => machine.mig_layout(index).map(Reply::MigLayout),
         Request::MakeInstance { index, slot } => {
             machine.make_instance(peer.uid, index, slot).map(Reply::Instance)
         }
         Request::DestroyInstance { index, id } => done(machine.destroy_instance(peer.uid, index, id)),
         Request::SetMigMode { index, is_on } => done(machine.set_mig_mode(peer.uid, index, is_on)),
-        Request::GiveInstance { index, id, owner } => {
-            let way = owner.map_or(Way::OPEN, |uid| Way { uid, mode: 0o400 });
-            done(machine.set_instance_way(peer.uid, index, id, way))
+        Request::GiveInstance { index, id, to } => {
+            done(machine.set_instance_way(peer.uid, index, id, Way::from(to)))
         }
         Request::MigHolders { index } => {
             let mut holders = machine.mig_holders(index)?;

@@ -4,12 +4,12 @@
 use super::client::{AttachRequest, Progress, Tenant};
 use super::driver::ClientError;
 use super::meter::Counters;
-use crate::mechanism::mig::{Holder, Instance, Layout};
+use crate::mechanism::mig::{Access, Holder, Instance, Layout};
 use crate::mps::ComputeMode;
 use crate::{DeviceError, DeviceState, MpsSettings, MpsStatus};
+use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
 use pillion_core::mig::{Geometry, Slot};
-use pillion_core::{Fraction, UserId};
 use serde::{Deserialize, Serialize};
 
 /// The longest line that either side reads.
@@ -72,6 +72,9 @@ pub(super) enum Request {
     MigGeometry {
         index: u32,
     },
+    MigNeedsReset {
+        index: u32,
+    },
     MigLayout {
         index: u32,
     },
@@ -87,11 +90,11 @@ pub(super) enum Request {
         index: u32,
         is_on: bool,
     },
-    /// Who may open an instance; absent: everybody.
+    /// Who may open an instance.
     GiveInstance {
         index: u32,
         id: u32,
-        owner: Option<UserId>,
+        to: Access,
     },
     MigHolders {
         index: u32,
@@ -136,6 +139,7 @@ pub(super) enum Reply {
     Mps(Option<MpsStatus>),
     CcsMode(Option<u8>),
     MigGeometry(Geometry),
+    MigNeedsReset(bool),
     MigLayout(Layout),
     Instance(Instance),
     Holders(Vec<Holder>),

@@ -11,6 +11,10 @@
 //!
 //! Selection and placement are repeated ([`rounds`]) until the plan passes nobody over and keeps its budget. Steps know those
 //! before them and none behind. Must not know a clock, a socket, SQL or chance.
+//!
+//! Beside the steps: rules of who may share ([`admit`]), of first runs ([`first_run`]) and of room ([`room`]); what is free
+//! ([`free_capacity`]); what is known of trials ([`trial`]), how many one choice began ([`tries`]) and who waits for a verdict
+//! ([`verdicts`]); all that was evaluated, for whoever wants to see it ([`considered`]).
 
 pub(crate) mod admit;
 pub(crate) mod candidates;
@@ -108,7 +112,7 @@ pub(crate) fn plan_with_considered(
 fn plan_in(evaluator: &Evaluator<'_, '_>, is_brief: bool) -> Plan {
     // 2. Who could share: empty at first, filled as the selection asks.
     let mut candidates = CandidateSet::new(evaluator);
-    // 3. and 4. Select, hand out devices, and again while that spares devices or treats somebody unfairly.
+    // 3. and 4. Select, hand out devices, and again while devices are spared, somebody is passed over or the budget is exceeded.
     let placement = rounds::settle(&mut candidates);
     // 5. Instances for those who would wait.
     let placement = instances::divide(evaluator, placement);

@@ -9,9 +9,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
 /// A model of device, how it is shared, and two workloads, the lower first.
-type Kind<'a> = (&'a str, Mechanism, [&'a WorkloadKey; 2]);
+type TriedKind<'a> = (&'a str, Mechanism, [&'a WorkloadKey; 2]);
 /// A kind and the bits of both caps in its order.
-type Combination<'a> = (Kind<'a>, [u64; 2]);
+type Combination<'a> = (TriedKind<'a>, [u64; 2]);
 
 /// By model of device and mechanism: by whose word, how many were seen and how many held.
 type Records<'a> = FxHashMap<(&'a str, Mechanism), Vec<(&'a str, u32, u32)>>;
@@ -31,7 +31,7 @@ const OPEN_MAX: (usize, usize) = (4, 4);
 /// The book, by what is looked up in it.
 pub(crate) struct Trials<'a> {
     pub(crate) policy: TrialPolicy,
-    open: FxHashSet<Kind<'a>>,
+    open: FxHashSet<TriedKind<'a>>,
     /// How fast they ran; `None` = they did not fit.
     verdicts: FxHashMap<Combination<'a>, Option<[f64; 2]>>,
     records: Records<'a>,

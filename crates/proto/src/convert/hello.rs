@@ -179,6 +179,7 @@ impl TryFrom<wire::Hello> for AgentHello {
             decision_ids,
             conditions,
             setup,
+            observes,
         } = wire;
         let devices = field::few("devices", devices, field::DEVICES_MAX)?;
         let conditions = field::few("conditions", conditions, field::DEVICES_MAX)?;
@@ -193,6 +194,7 @@ impl TryFrom<wire::Hello> for AgentHello {
             decision_ids: decision_ids.into_iter().map(DecisionId).collect(),
             conditions: conditions.into_iter().map(DeviceCondition::try_from).collect::<Result<_, _>>()?,
             setup: setup.map(NodeSetup::from),
+            observes,
         })
     }
 }
@@ -209,6 +211,7 @@ impl From<AgentHello> for wire::Hello {
             decision_ids,
             conditions,
             setup,
+            observes,
         } = hello;
         Self {
             protocol_version,
@@ -220,6 +223,7 @@ impl From<AgentHello> for wire::Hello {
             decision_ids: decision_ids.into_iter().map(|id| id.0).collect(),
             conditions: conditions.into_iter().map(wire::DeviceCondition::from).collect(),
             setup: setup.map(wire::NodeSetup::from),
+            observes,
         }
     }
 }

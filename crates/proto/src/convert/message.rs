@@ -99,6 +99,7 @@ impl TryFrom<wire::Report> for Report {
             Body::Samples(samples) => ReportBody::Samples(checked_samples(samples)?),
             Body::JobSummary(summary) => ReportBody::JobSummary(Box::new(JobSummary::try_from(summary)?)),
             Body::Launch(launch) => ReportBody::Launch(Launch::try_from(launch)?),
+            Body::ObservedRun(run) => ReportBody::ObservedRun(Box::new(JobSummary::try_from(run)?)),
         };
         Ok(Self { sequence, body })
     }
@@ -117,6 +118,7 @@ impl From<Report> for wire::Report {
             }
             ReportBody::JobSummary(summary) => Body::JobSummary((*summary).into()),
             ReportBody::Launch(launch) => Body::Launch(launch.into()),
+            ReportBody::ObservedRun(run) => Body::ObservedRun((*run).into()),
         };
         Self { sequence, body: Some(body) }
     }

@@ -143,9 +143,7 @@ impl Foretold {
             return Self(Vec::new());
         }
         let of_all = speeds.at(tenants.iter().map(|tenant| busy(tenant.profile)).sum());
-        let is_uncapped_mps = |tenant: &Present<'_>| {
-            tenant.sharing.mechanism() == Mechanism::Mps && tenant.sharing.cap().is_none()
-        };
+        let is_uncapped_mps = |tenant: &Present<'_>| matches!(tenant.sharing, Sharing::Mps { cap: None, .. });
         if tenants.iter().all(is_uncapped_mps) {
             // As those were of whom it was published.
             return Self(vec![of_all; tenants.len()]);

@@ -21,8 +21,8 @@ pub(crate) use row::{Header, Row};
 pub use scripts::Scripts;
 pub use telemetry::{COLUMNS as TELEMETRY_COLUMNS, Telemetry};
 
-use crate::jobs::{Accounting, Job, KeyKind, Usage, UsageSource};
-use crate::key::Workloads;
+use crate::jobs::{Accounting, Job, KeyKind, Usage, UsageSource, WorkloadText};
+use crate::key::{Workloads, command};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read as _};
 
@@ -256,6 +256,13 @@ impl<'r> Reader<'r> {
         let usage = self.usage_of_comment(row);
         let (workload, key) = self.workload(row);
         let names = &mut self.accounting;
+        if workload as usize == names.workloads.len() {
+            names.workloads.push(WorkloadText {
+                user: names.users.number(row.text(Field::User)),
+                name: row.text(Field::JobName).into(),
+                command: command(row.text(Field::SubmitLine)),
+            });
+        }
         Ok(Ok(Job {
             id,
             user: names.users.number(row.text(Field::User)),

@@ -13,7 +13,7 @@
 //! Pure: asks nobody. Answers are foreign: what is out of its range is dropped and counted.
 //!
 //! Sources: `plazonic/nvidia_gpu_prometheus_exporter` `main.go` (labels, units: what it calls percent of `GPM` lies in 0..=1),
-//! `PrincetonUniversity/jobstats` `docs/setup/detailed_gpu_metrics.md`; of dcgm-exporter `pillion-device` `exporter/dcgm.rs`.
+//! the page on detailed GPU metrics of `PrincetonUniversity/jobstats`; of dcgm-exporter `pillion-device` `exporter/dcgm.rs`.
 
 use super::Telemetry;
 use super::telemetry::Sample;

@@ -1,9 +1,9 @@
 //! Stored batch scripts, as `sacct --batch-script` prints them or one a file. Of each its digest alone is kept, made of what
-//! `pillion.lua` makes its own of: without `#SBATCH` lines and white space, and of a script above 64 KiB of its two ends and its
-//! length. So the workloads of a replay are those that the pool will know. Foreign: a script may hold anything, a line that looks
+//! `pillion.lua` makes its own of (`core::workload`). So the workloads of a replay are those that the pool will know. Foreign: a script may hold anything, a line that looks
 //! like the next script's head among it; its user then fools his own jobs' workloads.
 
 use super::{Line, ReadError, next_line};
+use pillion_core::workload::script_text;
 use rustc_hash::FxHashMap;
 use sha2::{Digest as _, Sha256};
 use std::io::BufRead;
@@ -12,8 +12,6 @@ use std::io::BufRead;
 const HEAD: &str = "Batch Script for ";
 /// What sacct writes where it has no script.
 const NONE: &[u8] = b"NONE";
-/// As in `pillion.lua`.
-const DIGEST_LENGTH_MAX: usize = 64 * 1024;
 
 /// Which job, as people see its number: `17`, or task 4 of an array, `17_4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -139,24 +137,8 @@ impl Reader {
 
 /// The first 128 bits of a digest of what `pillion.lua` takes of a script.
 fn digest(script: &[u8]) -> u128 {
-    let script = script.trim_ascii_end();
-    let mut whole = Vec::with_capacity(script.len().min(DIGEST_LENGTH_MAX) + 32);
-    whole.push(b'\n');
-    if script.len() > DIGEST_LENGTH_MAX {
-        let half = DIGEST_LENGTH_MAX / 2;
-        whole.extend_from_slice(&script[..half]);
-        whole.extend_from_slice(&script[script.len() - half..]);
-        whole.extend_from_slice(script.len().to_string().as_bytes());
-    } else {
-        whole.extend_from_slice(script);
-    }
-    let mut hash = Sha256::new();
-    for line in whole.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"#SBATCH")) {
-        let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\x0b';
-        let words: Vec<u8> = line.iter().copied().filter(|byte| !is_blank(byte)).collect();
-        hash.update(words);
-    }
-    let bytes: [u8; 32] = hash.finalize().into();
+    // sacct adds a line's end.
+    let bytes: [u8; 32] = Sha256::digest(script_text(script.trim_ascii_end())).into();
     u128::from_be_bytes(bytes[..16].try_into().expect("16 of 32"))
 }
 

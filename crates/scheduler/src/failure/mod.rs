@@ -8,6 +8,7 @@
 //! ```
 
 pub mod ending;
+pub(crate) mod endings;
 pub(crate) mod memory;
 pub mod requeue;
 mod victim;

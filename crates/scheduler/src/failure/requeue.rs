@@ -9,7 +9,7 @@
 
 use crate::analysis::mebibytes;
 use crate::context::Context;
-use crate::failure::ending::{Answer, Ready};
+use crate::failure::endings::{Answer, Ready};
 use crate::scan::{Scan, mark_of, workload_of};
 use crate::step::predates;
 use crate::tick_error::TickError;

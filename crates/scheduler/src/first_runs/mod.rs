@@ -7,13 +7,15 @@
 //! what agents saw ─► so_far (pure): blocks of seconds ─► FirstRun on the board ─► view ─► engine
 //! ```
 
+pub(crate) mod seen;
 mod so_far;
 
-use crate::context::{Context, FirstRunSeen};
+use crate::context::Context;
 use pillion_core::decision::MemberState;
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
-use pillion_pairing::{FirstRun, FirstRuns as Rule, Role, may_join_first_run};
+use pillion_pairing::{FirstRun, FirstRuns as Rule, may_join_first_run};
 use pillion_store::{Decision, Member};
+use seen::{FirstRunSeen, is_first_run};
 use so_far::SoFar;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,12 +93,6 @@ impl FirstRuns {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<JobStart, SoFar>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether it was started as a host with nothing known of what it needs: a first run.
-pub(crate) fn is_first_run(member: &Member) -> bool {
-    let plan = &member.plan;
-    plan.role == Role::Host && plan.memory_bytes.is_none() && plan.estimate.is_none()
 }
 
 /// First runs beside which others run, with what was seen before these came.

@@ -10,7 +10,7 @@ use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
 use pillion_core::{ManualClock, SlurmJobId, WorkloadKey};
 use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 use pillion_memory_store::MemoryStore;
-use pillion_pairing::{FirstRun, Policy, Reason};
+use pillion_pairing::{FirstRun, Policy, Reason, Role};
 use pillion_store::{NewMember, Store};
 
 const GIB: u64 = 1 << 30;

@@ -46,6 +46,11 @@ async fn judge(context: &Context, peer: &Peer, hello: &AgentHello) -> Result<(),
     let scan = context.first_scan(SCAN_WAIT_MAX).await.ok_or_else(|| {
         Status::unavailable("Slurm's nodes are not known yet; see that slurmctld answers the scheduler")
     })?;
+    if hello.observes {
+        return Err(Status::permission_denied(
+            "it observes (agent.mode), and this scheduler observes no partition",
+        ));
+    }
     let node = scan.node(&hello.node).ok_or_else(|| {
         let pool = context.settings.pool.join(",");
         Status::permission_denied(format!(

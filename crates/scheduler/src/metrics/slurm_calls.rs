@@ -4,7 +4,7 @@ use super::tally::{SlurmFailure, Tally};
 use async_trait::async_trait;
 use pillion_core::SlurmJobId;
 use pillion_slurm::{
-    JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
+    HeldDevices, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,6 +75,15 @@ impl Slurm for CountedSlurm {
     }
     async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError> {
         self.timed("job-names", self.inner.job_names(jobs)).await
+    }
+    async fn held_devices(&self, jobs: &[u32]) -> Result<BTreeMap<u32, HeldDevices>, SlurmError> {
+        self.timed("held-devices", self.inner.held_devices(jobs)).await
+    }
+    async fn batch_script(&self, job: u32) -> Result<Option<Vec<u8>>, SlurmError> {
+        self.timed("batch-script", self.inner.batch_script(job)).await
+    }
+    async fn submit_line(&self, job: u32) -> Result<Option<String>, SlurmError> {
+        self.timed("submit-line", self.inner.submit_line(job)).await
     }
     async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {
         self.timed("requeue", self.inner.requeue(job, which)).await

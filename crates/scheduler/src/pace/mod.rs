@@ -14,63 +14,23 @@ mod estimate;
 mod follow;
 mod guest;
 mod sent;
+pub(crate) mod settings;
+
+pub use settings::PaceSettings;
 
 use crate::context::Context;
 use crate::credit::{Place, by_workload, shared_devices};
-use crate::first_runs::is_first_run;
+use crate::first_runs::seen::is_first_run;
 use crate::tick_error::TickError;
 use crate::view::Watched;
 use act::{Shared, see_to};
-use follow::{Readings, Sharing, Told};
-use pillion_config::Watch;
+use follow::{Sharing, Told};
 use pillion_core::JobStart;
 use pillion_core::profile::WorkloadProfile;
 use pillion_store::{Decision, Member};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::info;
-
-/// How the speed of tenants is followed, and what is done.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PaceSettings {
-    /// What is done where a promise is being broken.
-    pub watch: Watch,
-    /// The same for single partitions, by that of the guest.
-    pub by_partition: BTreeMap<String, Watch>,
-    /// Seconds of progress until a tenant is first judged.
-    pub first_seconds: f64,
-    /// Seconds of progress from each further judgement to the next.
-    pub steady_seconds: f64,
-    /// What a restart costs besides the work that is lost, in seconds.
-    pub restart_seconds: f64,
-}
-
-impl Default for PaceSettings {
-    fn default() -> Self {
-        Self {
-            watch: Watch::Advise,
-            by_partition: BTreeMap::new(),
-            first_seconds: 60.0,
-            steady_seconds: 600.0,
-            restart_seconds: 120.0,
-        }
-    }
-}
-
-impl PaceSettings {
-    /// What is done for guests of this partition.
-    pub(crate) fn of(&self, partition: &str) -> Watch {
-        self.by_partition.get(partition).copied().unwrap_or(self.watch)
-    }
-
-    fn is_off(&self) -> bool {
-        self.watch == Watch::Off && self.by_partition.values().all(|watch| *watch == Watch::Off)
-    }
-
-    fn readings(&self) -> Readings {
-        Readings { first_seconds: self.first_seconds, steady_seconds: self.steady_seconds }
-    }
-}
 
 type Tenants<'a> = BTreeMap<Place, Vec<(&'a Decision, &'a Member)>>;
 

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::credit::culprits;
 use crate::credit::strain::Strain;
 use crate::failure;
-use crate::first_runs::is_first_run;
+use crate::first_runs::seen::is_first_run;
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::family::family_of;

@@ -4,16 +4,17 @@ mod charged;
 mod order;
 mod request;
 mod sources;
+mod trial_history;
 mod trials;
 
 pub use charged::Charged;
 pub use request::gpu_type_names;
 pub use sources::{Sources, TrialSources};
-pub(crate) use trials::Combination;
-pub use trials::{TrialHistory, Watched};
+pub(crate) use trial_history::Combination;
+pub use trial_history::{TrialHistory, Watched};
 
 use crate::device_status::{Closed, closed};
-use crate::first_runs::is_first_run;
+use crate::first_runs::seen::is_first_run;
 use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;

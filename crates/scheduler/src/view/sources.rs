@@ -1,11 +1,11 @@
 //! What a view is made from.
 
 use super::charged::Charged;
-use super::trials::{Combination, TrialHistory, Watched};
+use super::trial_history::{Combination, TrialHistory, Watched};
 use crate::agents::AgentState;
-use crate::context::FirstRunSeen;
 use crate::device_status::Amiss;
-use crate::pace::PaceSettings;
+use crate::first_runs::seen::FirstRunSeen;
+use crate::pace::settings::PaceSettings;
 use crate::scan::Scan;
 use pillion_core::invariant::Violation;
 use pillion_core::{GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId};

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::agents::AgentState;
-use crate::context::FirstRunSeen;
 use crate::device_status::Amiss;
+use crate::first_runs::seen::FirstRunSeen;
 use crate::testing::{NOW, at, decision, job, leased, member, node};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::mark::Mark;

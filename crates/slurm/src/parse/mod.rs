@@ -1,5 +1,6 @@
 //! Slurm's text as our words. Foreign text: nothing here trusts it, guesses, or panics over it.
 
+pub mod held;
 pub mod queue;
 pub mod scontrol;
 pub mod squeue;

@@ -4,7 +4,7 @@ use super::convert::{Place, Timestamp, bigint, integer, text, timestamp, unix_ti
 use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use super::{PgStore, event, run};
+use super::{PgStore, event};
 use crate::faults::{FaultOf, changes};
 use crate::{Event, Faults, Judgement, Requeue, RequeueCause, RequeueOutcome, StoreError};
 use async_trait::async_trait;
@@ -118,7 +118,7 @@ pub(super) async fn judge(
     gres_type: &GresType,
     judgement: &Judgement,
 ) -> Result<bool, TxError> {
-    if !run::mark_judged(conn, start, gres_type).await? {
+    if !mark_judged(conn, start, gres_type).await? {
         return Ok(false);
     }
     for one in &judgement.events {
@@ -128,6 +128,36 @@ pub(super) async fn judge(
         intend(conn, requeue).await?;
     }
     Ok(true)
+}
+
+/// `Ok(false)`: it was judged before.
+async fn mark_judged(
+    conn: &mut PgConnection,
+    start: JobStart,
+    gres_type: &GresType,
+) -> Result<bool, TxError> {
+    let was_judged = sqlx::query_scalar!(
+        "select is_judged from job_run where job_id = $1 and restart_count = $2 and gres_type = $3",
+        start.job_id.to_string(),
+        integer(start.restart_count),
+        gres_type.as_str(),
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    match was_judged {
+        None => return Err(StoreError::Missing(format!("the run of {start} on {gres_type}")).into()),
+        Some(true) => return Ok(false),
+        Some(false) => {}
+    }
+    let done = sqlx::query!(
+        "update job_run set is_judged = true where job_id = $1 and restart_count = $2 and gres_type = $3",
+        start.job_id.to_string(),
+        integer(start.restart_count),
+        gres_type.as_str(),
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
 }
 
 /// In the place of the job's last one, where it may follow that ([`RequeueCause::may_follow`]). `false`: nothing is intended

@@ -63,6 +63,15 @@ pub(super) async fn prune(conn: &mut PgConnection, before: UnixTime) -> Result<u
     // Runs that taught what they could, and jobs that are over.
     deleted += delete_some!(conn, before, most, "job_run", "is_profiled and is_judged and ended_at < $1");
     deleted += delete_some!(conn, before, most, "run_account", "ended_at < $1");
+    deleted += delete_some!(conn, before, most, "observed_job", "is_learned and ended_at < $1");
+    deleted += delete_some!(
+        conn,
+        before,
+        most,
+        "observed_run",
+        "ended_at < $1 and not exists (select from observed_job as job
+            where job.job_id = observed_run.job_id and job.restart_count = observed_run.restart_count)"
+    );
     deleted += delete_some!(conn, before, most, "use_beyond", "measured_at < $1");
     deleted += delete_some!(
         conn,

@@ -4,7 +4,7 @@
 use super::convert::{Place, bigint};
 use super::tx::Access::{Read, Write};
 use super::tx::TxError;
-use super::{PgStore, device, launch, run, sample};
+use super::{PgStore, device, launch, observed, run, sample};
 use crate::{Reports, StoreError};
 use async_trait::async_trait;
 use pillion_core::device::DeviceDescription;
@@ -80,6 +80,7 @@ pub(super) async fn store(
     match &report.body {
         ReportBody::Samples(samples) => sample::insert(conn, node, samples).await?,
         ReportBody::JobSummary(summary) => run::insert(conn, node, summary).await?,
+        ReportBody::ObservedRun(run) => observed::insert_run(conn, node, run).await?,
         ReportBody::Launch(launch) => launch::insert(conn, node, launch).await?,
     }
     Ok(true)

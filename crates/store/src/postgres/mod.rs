@@ -24,6 +24,7 @@ mod member;
 mod model;
 mod name;
 mod observation;
+mod observed;
 mod operators;
 mod plan_head;
 mod profile;

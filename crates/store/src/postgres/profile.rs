@@ -132,7 +132,7 @@ pub(super) async fn profile_run(
     Ok(())
 }
 
-async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), TxError> {
+pub(super) async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), TxError> {
     let profile = &stored.profile;
     sqlx::query!(
         "insert into workload_profile (workload, device_model, run_count, duration_seconds,

@@ -393,33 +393,3 @@ pub(super) async fn lesson(conn: &mut PgConnection, start: JobStart) -> Result<O
     };
     Ok(Some(Lesson { kind: place.parse("lesson_kind", &kind)?, detail }))
 }
-
-/// `Ok(false)`: it was judged before.
-pub(super) async fn mark_judged(
-    conn: &mut PgConnection,
-    start: JobStart,
-    gres_type: &GresType,
-) -> Result<bool, TxError> {
-    let was_judged = sqlx::query_scalar!(
-        "select is_judged from job_run where job_id = $1 and restart_count = $2 and gres_type = $3",
-        start.job_id.to_string(),
-        integer(start.restart_count),
-        gres_type.as_str(),
-    )
-    .fetch_optional(&mut *conn)
-    .await?;
-    match was_judged {
-        None => return Err(StoreError::Missing(format!("the run of {start} on {gres_type}")).into()),
-        Some(true) => return Ok(false),
-        Some(false) => {}
-    }
-    let done = sqlx::query!(
-        "update job_run set is_judged = true where job_id = $1 and restart_count = $2 and gres_type = $3",
-        start.job_id.to_string(),
-        integer(start.restart_count),
-        gres_type.as_str(),
-    )
-    .execute(conn)
-    .await?;
-    Ok(done.rows_affected() == 1)
-}

@@ -23,6 +23,7 @@ use crate::names::{
     a_workload_has_one_name_and_that_of_its_profile_is_better,
     workloads_of_one_name_are_told_by_whose_they_are,
 };
+use crate::observed::an_observed_start_is_kept_and_learnt_from_once;
 use crate::operators::{
     a_drain_and_its_end_are_told, a_drain_is_kept_until_it_is_undone, a_guest_is_sent_back_once,
     an_eviction_waits_for_the_requeue_before_it, events_are_listed_by_filter,
@@ -67,6 +68,7 @@ macro_rules! suite {
 suite! {
     a_start_is_as_slurm_told_of_it,
     what_was_used_beyond_profiles_is_the_mean_of_the_last_runs,
+    an_observed_start_is_kept_and_learnt_from_once,
     credit_is_lost_once_a_start_and_atoned_by_runs_alone,
     a_job_reads_as_it_was_recorded,
     what_jobs_do_makes_no_plan_stale,

@@ -12,6 +12,7 @@ mod learning;
 mod memory;
 mod mig;
 mod names;
+mod observed;
 mod operators;
 mod postgres;
 mod reports;

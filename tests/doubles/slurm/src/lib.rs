@@ -20,7 +20,8 @@ pub use settings::{FakeArray, FakeCall, FakeJob, FakeNode, FakePartition, FakeSe
 use async_trait::async_trait;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::{
-    Ending, Job, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
+    Ending, HeldDevices, Job, JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm,
+    SlurmError, SlurmVersion,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -221,6 +222,29 @@ impl Slurm for FakeSlurm {
         let mut world = self.world();
         let answer = world.up("squeue").map(|()| world.names(jobs));
         world.journal(|at, ok| FakeCall::JobNames { at, ok, jobs: jobs.to_vec() }, answer)
+    }
+
+    async fn held_devices(&self, jobs: &[u32]) -> Result<BTreeMap<u32, HeldDevices>, SlurmError> {
+        let mut world = self.world();
+        let answer = world.up("scontrol").map(|()| world.held_devices(jobs));
+        world.journal(|at, ok| FakeCall::HeldDevices { at, ok, jobs: jobs.to_vec() }, answer)
+    }
+
+    async fn batch_script(&self, job: u32) -> Result<Option<Vec<u8>>, SlurmError> {
+        let mut world = self.world();
+        let answer = world.up("scontrol").map(|()| {
+            let record = world.inner(job).filter(|record| !matches!(record.state, JobState::Ended(_)));
+            record.and_then(|record| record.request.script.clone()).map(String::into_bytes)
+        });
+        world.journal(|at, ok| FakeCall::BatchScript { at, ok, job }, answer)
+    }
+
+    async fn submit_line(&self, job: u32) -> Result<Option<String>, SlurmError> {
+        let mut world = self.world();
+        let answer = world
+            .up("sacct")
+            .map(|()| world.inner(job).and_then(|record| record.request.submit_line.clone()));
+        world.journal(|at, ok| FakeCall::SubmitLine { at, ok, job }, answer)
     }
 
     async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {

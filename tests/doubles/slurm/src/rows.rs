@@ -6,7 +6,7 @@ use super::world::{Record, World};
 use pillion_core::SlurmJobId;
 use pillion_core::mark::Mark;
 use pillion_slurm::parse::state::node_availability;
-use pillion_slurm::{Job, JobState, NAMED_JOBS_MAX, Node, Partition, ReasonKind};
+use pillion_slurm::{HeldDevices, Job, JobState, NAMED_JOBS_MAX, Node, Partition, ReasonKind};
 use std::collections::BTreeMap;
 
 impl World {
@@ -36,6 +36,22 @@ impl World {
             Some((*id, if name.is_empty() { "wrap".to_owned() } else { name.clone() }))
         });
         named.collect()
+    }
+
+    /// The job with this inner number.
+    pub(super) fn inner(&self, number: u32) -> Option<&Record> {
+        self.records.values().find(|record| record.inner_id == number)
+    }
+
+    /// The whole devices of these jobs while they run: `g2` is Slurm's index 2.
+    pub(super) fn held_devices(&self, jobs: &[u32]) -> BTreeMap<u32, HeldDevices> {
+        let held = jobs.iter().take(NAMED_JOBS_MAX).filter_map(|number| {
+            let booking = self.inner(*number)?.booking.as_ref()?;
+            let indexes =
+                booking.gpus.iter().filter_map(|device| device.as_str().strip_prefix('g')?.parse().ok());
+            Some((*number, [(booking.node.clone()?, indexes.collect())].into()))
+        });
+        held.collect()
     }
 
     fn row(&self, record: &Record) -> Job {

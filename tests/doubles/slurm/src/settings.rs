@@ -146,6 +146,10 @@ pub struct FakeJob {
     pub reservation: String,
     /// `-J`; the empty text is Slurm's own, `wrap`.
     pub name: String,
+    /// The batch script; `None`: it was begun by salloc or srun.
+    pub script: Option<String>,
+    /// The command line, as accounting keeps it; `None`: nobody keeps accounts.
+    pub submit_line: Option<String>,
     /// What `job_submit.lua` wrote.
     pub admin_comment: String,
     /// `--requeue`, Slurm's default; `--no-requeue` is `false`.
@@ -183,6 +187,8 @@ impl Default for FakeJob {
             array: None,
             reservation: String::new(),
             name: String::new(),
+            script: None,
+            submit_line: None,
             admin_comment: String::new(),
             requeue: true,
             run_seconds: None,
@@ -204,10 +210,33 @@ pub enum FakeCall {
     Partitions { at: UnixTime, ok: bool },
     /// A call of [`crate::Slurm::job_names`] of these jobs.
     JobNames { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId> },
+    /// A call of [`crate::Slurm::held_devices`] of these jobs.
+    HeldDevices { at: UnixTime, ok: bool, jobs: Vec<u32> },
+    /// A call of [`crate::Slurm::batch_script`] of this job.
+    BatchScript { at: UnixTime, ok: bool, job: u32 },
+    /// A call of [`crate::Slurm::submit_line`] of this job.
+    SubmitLine { at: UnixTime, ok: bool, job: u32 },
     /// A call of [`crate::Slurm::update`] of these jobs, answered or refused.
     Update { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId>, update: JobUpdate },
     /// A call of [`crate::Slurm::requeue`] of this job.
     Requeue { at: UnixTime, ok: bool, job: SlurmJobId },
     /// No call: the controller was killed, and all since its last save is forgotten.
     Forgot { at: UnixTime },
+}
+
+impl FakeCall {
+    /// Whether it changes nothing in Slurm: those that are named here, and no other.
+    pub fn is_reading(&self) -> bool {
+        matches!(
+            self,
+            Self::Version { .. }
+                | Self::Jobs { .. }
+                | Self::Nodes { .. }
+                | Self::Partitions { .. }
+                | Self::JobNames { .. }
+                | Self::HeldDevices { .. }
+                | Self::BatchScript { .. }
+                | Self::SubmitLine { .. }
+        )
+    }
 }

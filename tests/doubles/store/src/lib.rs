@@ -10,6 +10,7 @@ mod decisions;
 mod faults;
 mod learning;
 mod names;
+mod observed;
 mod operators;
 mod reports;
 mod runs;

@@ -21,6 +21,7 @@ fn row_count(state: &State) -> usize {
         + state.runs.len()
         + state.starts.len()
         + state.jobs.len()
+        + state.watched.row_count()
 }
 
 #[async_trait]
@@ -49,6 +50,7 @@ impl Reports for MemoryStore {
                         is_judged: false,
                     });
                 }
+                ReportBody::ObservedRun(run) => state.add_observed_run(node, run),
                 ReportBody::Launch(launch) => state.launches.push(launch.clone()),
             }
             true
@@ -141,6 +143,7 @@ impl History for MemoryStore {
             state.launches.retain(|launch| launch.at >= before);
             state.runs.retain(|_, run| !run.is_done() || !run.is_judged || run.summary.ended_at >= before);
             state.jobs.retain(|_, job| job.ended_at.is_none_or(|at| at >= before));
+            state.watched.forget(before);
             let jobs = &state.jobs;
             state.starts.retain(|start, ran| ran.started_at >= before || jobs.contains_key(&start.job_id));
             (rows - row_count(state)).try_into().unwrap_or(u64::MAX)

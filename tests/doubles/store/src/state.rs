@@ -7,6 +7,7 @@ mod faults;
 mod learning;
 mod names;
 
+use super::observed::Watched;
 use drains::Drains;
 use faults::Faults;
 use learning::Learning;
@@ -74,6 +75,7 @@ pub(super) struct State {
     pub(super) faults: Faults,
     pub(super) drains: Drains,
     pub(super) names: Names,
+    pub(super) watched: Watched,
     pub(super) credit_losses: Vec<CreditLoss>,
     /// Of each workload of a user and of all of his: how many runs count, and their mean.
     pub(super) charges: BTreeMap<(UserId, Option<WorkloadKey>), (u32, f64)>,

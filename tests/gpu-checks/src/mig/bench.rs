@@ -7,7 +7,7 @@ use crate::programs::{now, until};
 use crate::tenant::{Client, Tenant};
 use pillion_core::UserId;
 use pillion_core::mig::{Geometry, MigProfile, Slot};
-use pillion_device::mechanism::mig::{Instance, Layout, MigMode};
+use pillion_device::mechanism::mig::{Access, Instance, Layout, MigMode};
 use pillion_device::nvidia::{Nvidia, NvidiaSettings};
 use pillion_device::{Backend as _, DeviceError, MigControl as _};
 use serde::{Deserialize, Serialize};
@@ -158,7 +158,7 @@ impl Cutter {
     /// # Errors
     /// A sentence.
     pub fn open_to_all(&mut self, instance: &Instance) -> Result<(), String> {
-        match self.nvidia.open(self.left.index, instance.gpu_instance_id) {
+        match self.nvidia.give(self.left.index, &[(instance.clone(), Access::Everybody)]) {
             Ok(()) | Err(DeviceError::Unsupported { .. }) => Ok(()),
             Err(error) => Err(told(&error)),
         }
@@ -170,7 +170,7 @@ impl Cutter {
     /// # Errors
     /// A sentence.
     pub fn give(&mut self, instance: &Instance, to: u32) -> Result<(), String> {
-        match self.nvidia.give(self.left.index, instance.gpu_instance_id, Some(UserId(to))) {
+        match self.nvidia.give(self.left.index, &[(instance.clone(), Access::User(UserId(to)))]) {
             Err(DeviceError::Refused { .. }) => by_hand(self.left.index, instance, to),
             given => given.map_err(|error| told(&error)),
         }

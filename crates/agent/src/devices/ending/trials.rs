@@ -7,7 +7,7 @@ use crate::mechanism::{Mechanisms, MpsPolicy};
 use crate::node::{Inventory, Node};
 use crate::procfs::{ProcFs, ProcessId};
 use crate::progress::ProgressFiles;
-use crate::sampler::SamplerTools;
+use crate::sampler::{Attribution, SamplerTools};
 use crate::share::{SharePaths, ShareTable, environment};
 use crate::tracker::Registration;
 use pillion_core::device::Mechanism;
@@ -103,7 +103,7 @@ impl World {
         let tools = SamplerTools {
             devices: described.clone(),
             proc: ProcFs::new(root.join("proc")),
-            progress_files: ProgressFiles::new(root).unwrap(),
+            attribution: Attribution::Told(ProgressFiles::new(root).unwrap()),
             period_seconds: 1.0,
         };
         let policy = MpsPolicy { multi_user: true, static_partitions: false };

@@ -5,8 +5,8 @@ use super::step::{Act, Refused, Rest, Stop, View, Wanted, next};
 use crate::mechanism::MechanismError;
 use pillion_core::DeviceUuid;
 use pillion_core::mig::{Geometry, Slot};
-use pillion_core::text::quoted;
-use pillion_device::mechanism::mig::{Instance, Layout};
+use pillion_core::text::{named, quoted};
+use pillion_device::mechanism::mig::{Access, Holder, Instance, Layout};
 use pillion_device::{DeviceError, MigControl};
 
 /// More acts than any change of a device takes: forget, destroy and make all of it, twice over.
@@ -118,8 +118,6 @@ impl Cut<'_> {
                 return Ok(done);
             }
             Act::Destroy(slot, id) => {
-                // Nobody new comes in meanwhile; that it fails changes nothing for those who want it gone.
-                let _ = self.control.give(self.index, *id, None);
                 let done = self.control.destroy(self.index, *id);
                 if done.is_err() {
                     refused.destroy.insert(*slot);
@@ -158,14 +156,12 @@ impl Cut<'_> {
 
     /// Each instance is its tenant's alone; what a device rests in is open to whoever Slurm starts there.
     fn guard(&mut self, record: &OfDevice, layout: &Layout) -> Result<(), DeviceError> {
+        let mut ways: Vec<(Instance, Access)> = Vec::new();
         for ours in record.ours.iter().filter(|ours| ours.made.is_some() && !ours.is_leaving) {
-            let Some(instance) = ours.find(layout) else { continue };
-            match ours.tenant {
-                Some(tenant) => self.control.give(self.index, instance.gpu_instance_id, Some(tenant.uid))?,
-                None => self.control.open(self.index, instance.gpu_instance_id)?,
-            }
+            let access = ours.tenant.map_or(Access::Everybody, |tenant| Access::User(tenant.uid));
+            ways.extend(ours.find(layout).map(|instance| (instance.clone(), access)));
         }
-        Ok(())
+        if ways.is_empty() { Ok(()) } else { self.control.give(self.index, &ways) }
     }
 
     fn write(&mut self, change: impl FnOnce(&mut OfDevice)) -> Result<(), MechanismError> {
@@ -187,18 +183,9 @@ impl Cut<'_> {
         let mut holders = self.control.holders(self.index).unwrap_or_default();
         holders.sort_by_key(|holder| holder.pid);
         holders.dedup_by_key(|holder| holder.pid);
-        let more = holders.len().saturating_sub(NAMED_MAX);
-        let mut named = Vec::new();
-        for holder in holders.iter().take(NAMED_MAX) {
-            named.push(format!(
-                "{} (process {}, {})",
-                quoted(&holder.program),
-                holder.pid,
-                quoted(&holder.file)
-            ));
-        }
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        (!named.is_empty()).then(|| named.join(", ") + &more)
+        let sentence =
+            |it: &Holder| format!("{} (process {}, {})", quoted(&it.program), it.pid, quoted(&it.file));
+        named(holders.iter().map(sentence), NAMED_MAX)
     }
 }
 

@@ -1,22 +1,15 @@
 //! A device with MIG in memory, that refuses what a driver refuses, and at which an agent can be made to die between any two steps.
 
+use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Mechanism, Reading};
 use pillion_core::mig::{Geometry, Slot, needs_reset};
-use pillion_core::{DeviceUuid, UserId};
-use pillion_device::mechanism::mig::{ComputeInstance, Holder, Instance, Layout, MigMode};
+use pillion_device::mechanism::mig::{Access, ComputeInstance, Holder, Instance, Layout, MigMode};
 use pillion_device::{Backend, DeviceError, MigControl};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 
 /// What is thrown where the agent dies.
 pub(super) struct Killed;
-
-/// Whose the way to an instance is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    Everybody,
-    Only(Option<UserId>),
-}
 
 /// The device.
 #[derive(Debug)]
@@ -25,7 +18,7 @@ pub(super) struct Double {
     pub(super) mode: MigMode,
     pub(super) instances: Vec<Instance>,
     /// By the number of the GPU instance: it outlives the instance, as the files do.
-    pub(super) ways: BTreeMap<u32, Way>,
+    pub(super) ways: BTreeMap<u32, Access>,
     /// Numbers of instances that somebody else has made: nothing of ours may be done to them.
     pub(super) foreign: BTreeSet<u32>,
     /// Whether a monitor has the device open: no destroy, no change of the mode.
@@ -34,6 +27,8 @@ pub(super) struct Double {
     pub(super) busy_count: u32,
     /// How many edges of calls pass before the agent dies.
     pub(super) dies_after: Option<u32>,
+    /// How often it was looked for who holds it.
+    pub(super) holders_count: u32,
     /// What was done that must never be.
     pub(super) wrongs: Vec<String>,
     next: u32,
@@ -50,6 +45,7 @@ impl Double {
             holder: None,
             busy_count: 0,
             dies_after: None,
+            holders_count: 0,
             wrongs: Vec::new(),
             next: 0,
         }
@@ -146,6 +142,10 @@ impl MigControl for Double {
         Ok(self.table().clone())
     }
 
+    fn needs_reset(&mut self, _: u32) -> Result<bool, DeviceError> {
+        Ok(needs_reset(self.model))
+    }
+
     fn layout(&mut self, _: u32) -> Result<Layout, DeviceError> {
         Ok(Layout { mode: self.mode, instances: self.instances.clone() })
     }
@@ -181,6 +181,7 @@ impl MigControl for Double {
             self.busy_count -= 1;
             return Err(Self::busy("In use by another client"));
         }
+        self.ways.insert(id, Access::Root);
         self.edge();
         self.instances.retain(|instance| instance.gpu_instance_id != id);
         self.edge();
@@ -205,21 +206,17 @@ impl MigControl for Double {
         Ok(())
     }
 
-    fn give(&mut self, _: u32, id: u32, to: Option<UserId>) -> Result<(), DeviceError> {
-        self.edge();
-        self.own("a closing", id);
-        self.ways.insert(id, Way::Only(to));
-        Ok(())
-    }
-
-    fn open(&mut self, _: u32, id: u32) -> Result<(), DeviceError> {
-        self.edge();
-        self.own("an opening", id);
-        self.ways.insert(id, Way::Everybody);
+    fn give(&mut self, _: u32, ways: &[(Instance, Access)]) -> Result<(), DeviceError> {
+        for (instance, to) in ways {
+            self.edge();
+            self.own("a giving", instance.gpu_instance_id);
+            self.ways.insert(instance.gpu_instance_id, *to);
+        }
         Ok(())
     }
 
     fn holders(&mut self, _: u32) -> Result<Vec<Holder>, DeviceError> {
+        self.holders_count += 1;
         Ok(self.holder.iter().cloned().collect())
     }
 }

@@ -25,8 +25,8 @@ use super::error::MechanismError;
 use super::variable::Variable;
 use carry::{Cut, Goal, Tried, sentence};
 use pillion_core::device::DeviceDescription;
-use pillion_core::health::FaultKind;
-use pillion_core::mig::{Geometry, Slot};
+use pillion_core::health::{DeviceFault, FaultKind};
+use pillion_core::mig::{Geometry, Slot, resolve};
 use pillion_core::share::Share;
 use pillion_core::{DeviceUuid, GresType, JobStart, UnixTime};
 use pillion_device::Backend;
@@ -56,12 +56,11 @@ pub struct MigPolicy {
     pub may_toggle: bool,
 }
 
-/// What is wrong with a device, and since when.
-#[derive(Debug, Clone, PartialEq)]
+/// What is wrong with a device.
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Trouble {
-    since: UnixTime,
     kind: FaultKind,
-    detail: String,
+    since: UnixTime,
 }
 
 /// The devices that are cut by us.
@@ -72,6 +71,8 @@ pub struct Mig {
     record: Option<Record>,
     geometries: BTreeMap<u32, Geometry>,
     troubles: BTreeMap<GresType, Trouble>,
+    /// Of those, what does not pass by itself, and is told.
+    faults: BTreeMap<GresType, DeviceFault>,
     /// Devices that are in more than one piece, or in one that is somebody's.
     cut: BTreeSet<GresType>,
     /// Devices whose ways could not be closed, as it was told.
@@ -100,6 +101,7 @@ impl Mig {
             record,
             geometries: BTreeMap::new(),
             troubles: BTreeMap::new(),
+            faults: BTreeMap::new(),
             cut: BTreeSet::new(),
             unguarded: BTreeSet::new(),
             patience,
@@ -111,6 +113,10 @@ impl Mig {
     pub fn begin(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription]) {
         let Some(record) = self.record.as_mut() else { return };
         for device in devices {
+            // What a driver says otherwise than our table is what is gone by, and worth a line.
+            for difference in resolve(device.geometry.clone(), &device.model).1 {
+                info!(device = device.index, %difference, "MIG on this device is not as in our table");
+            }
             let mut known = record.device(&device.uuid);
             if known.is_nothing() {
                 continue;
@@ -134,24 +140,13 @@ impl Mig {
         &self.cut
     }
 
-    /// What is wrong with a device for now; `None`: its notices of MIG are to be believed, for it is none of ours.
-    pub fn faults(
-        &self,
-        device: &DeviceDescription,
-        now: UnixTime,
-    ) -> Option<Vec<(FaultKind, UnixTime, String)>> {
-        self.is_managed(device).then(|| {
-            let trouble = self.troubles.get(&device.gres_type);
-            let is_due = |trouble: &&Trouble| {
-                trouble.kind != FaultKind::Held || now.seconds_since(trouble.since) >= HELD_AFTER_SECONDS
-            };
-            let told = trouble.filter(is_due).cloned();
-            told.into_iter().map(|Trouble { since, kind, detail }| (kind, since, detail)).collect()
-        })
+    /// What is wrong with how a device is divided, as it was seen when it was last settled.
+    pub fn fault(&self, gres_type: &GresType) -> Option<&DeviceFault> {
+        self.faults.get(gres_type)
     }
 
-    /// Whether the device is cut by us, or something of ours is left on it.
-    fn is_managed(&self, device: &DeviceDescription) -> bool {
+    /// Whether the device is cut by us, or something of ours is left on it: then we say how it is divided, and not its driver.
+    pub fn is_managed(&self, device: &DeviceDescription) -> bool {
         self.record.as_ref().is_some_and(|record| {
             (self.policy.is_enabled && device.geometry.is_some()) || !record.device(&device.uuid).is_nothing()
         })
@@ -205,9 +200,9 @@ impl Mig {
             return Err(refusal(device, "it is no share of an instance"));
         };
         let was_there = self.holds(device, slot, tenant);
-        let tried = self.insist(backend, device, (&wanted, Rest::Whole), Tried::is_served)?;
+        let tried = self.insist(backend, device, (&wanted, Rest::Whole), self.until(), Tried::is_served)?;
         if !tried.is_served() {
-            let why = sentence(&tried, self.on(backend, device)?.holders());
+            let why = sentence(&tried, self.holders(backend, device));
             return Err(refusal(device, &why));
         }
         if let Some(reason) = tried.unguarded {
@@ -251,7 +246,7 @@ impl Mig {
     }
 
     /// Makes a device whole for somebody who is not to have an instance; a device on which nothing of ours is, is left alone.
-    /// `rest`: with [`Rest::Off`] MIG is off then.
+    /// `rest`: with [`Rest::Off`] MIG is off then. Tried once, and until `until` where what is in the way may pass by itself.
     ///
     /// # Errors
     /// [`MechanismError::Uncut`]: what is in the way.
@@ -260,6 +255,7 @@ impl Mig {
         backend: &mut dyn Backend,
         device: &DeviceDescription,
         rest: Rest,
+        until: Instant,
     ) -> Result<(), MechanismError> {
         let is_ours = self.record.as_ref().is_some_and(|record| !record.device(&device.uuid).is_nothing());
         if !is_ours {
@@ -267,17 +263,22 @@ impl Mig {
         }
         let is_so =
             |tried: &Tried| tried.is_served() && (rest == Rest::Whole || tried.layout.mode == MigMode::Off);
-        let tried = self.insist(backend, device, (&[], rest), is_so)?;
+        let tried = self.insist(backend, device, (&[], rest), until, is_so)?;
         if is_so(&tried) {
             self.cut.remove(&device.gres_type);
             return Ok(());
         }
-        let why = sentence(&tried, self.on(backend, device)?.holders());
+        let why = sentence(&tried, self.holders(backend, device));
         if rest == Rest::Off {
             // As it was: open to whoever Slurm starts there.
-            self.insist(backend, device, (&[], Rest::Whole), Tried::is_served)?;
+            self.insist(backend, device, (&[], Rest::Whole), until, Tried::is_served)?;
         }
         Err(MechanismError::Uncut { gres_type: device.gres_type.clone(), why })
+    }
+
+    /// How long one who comes now waits.
+    pub fn until(&self) -> Instant {
+        Instant::now() + self.patience
     }
 
     /// Tries until it is so, for as long as what is refused may pass.
@@ -286,9 +287,9 @@ impl Mig {
         backend: &mut dyn Backend,
         device: &DeviceDescription,
         (wanted, rest): (&[Wanted], Rest),
+        until: Instant,
         is_so: impl Fn(&Tried) -> bool,
     ) -> Result<Tried, MechanismError> {
-        let until = Instant::now() + self.patience;
         let goal = self.goal(wanted, rest);
         loop {
             let tried = self.on(backend, device)?.carry_out(goal)?;
@@ -313,7 +314,7 @@ impl Mig {
     ) {
         for device in devices {
             if !self.is_managed(device) {
-                self.troubles.remove(&device.gres_type);
+                self.clear(&device.gres_type);
                 self.cut.remove(&device.gres_type);
                 continue;
             }
@@ -368,18 +369,31 @@ impl Mig {
             _ => None,
         };
         let Some(kind) = kind else {
-            self.troubles.remove(gres_type);
+            self.clear(gres_type);
             return;
         };
-        let before =
-            self.troubles.get(gres_type).filter(|trouble| trouble.kind == kind).map(|trouble| trouble.since);
-        let holders = if kind == FaultKind::Held {
-            self.on(backend, device).ok().and_then(|mut cut| cut.holders())
-        } else {
-            None
-        };
+        let before = self.troubles.get(gres_type).filter(|trouble| trouble.kind == kind);
+        let trouble = before.copied().unwrap_or(Trouble { kind, since: now });
+        self.troubles.insert(gres_type.clone(), trouble);
+        let is_held = kind == FaultKind::Held;
+        if is_held && now.seconds_since(trouble.since) < HELD_AFTER_SECONDS {
+            self.faults.remove(gres_type);
+            return;
+        }
+        // All processes of the node are looked through for them: only where it is told.
+        let holders = if is_held { self.holders(backend, device) } else { None };
         let detail = sentence(tried, holders);
-        self.troubles.insert(gres_type.clone(), Trouble { since: before.unwrap_or(now), kind, detail });
+        self.faults.insert(gres_type.clone(), DeviceFault { kind, detail, since: trouble.since });
+    }
+
+    fn clear(&mut self, gres_type: &GresType) {
+        self.troubles.remove(gres_type);
+        self.faults.remove(gres_type);
+    }
+
+    /// Who has the device or an instance of it open, for operators.
+    fn holders(&mut self, backend: &mut dyn Backend, device: &DeviceDescription) -> Option<String> {
+        self.on(backend, device).ok().and_then(|mut cut| cut.holders())
     }
 }
 

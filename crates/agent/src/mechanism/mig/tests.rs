@@ -1,6 +1,6 @@
 //! Instances come and go over a device that refuses, under an agent that dies: what must hold whatever happens, and what is said.
 
-use super::double::{Double, Killed, Way};
+use super::double::{Double, Killed};
 use super::record::{Record, path};
 use super::*;
 use crate::mechanism::admit;
@@ -9,7 +9,7 @@ use pillion_core::device::Mechanism;
 use pillion_core::share::Sharing;
 use pillion_core::{Shards, UserId};
 use pillion_device::MigControl as _;
-use pillion_device::mechanism::mig::Holder;
+use pillion_device::mechanism::mig::{Access, Holder};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 const AMPERE: &str = "a100-40";
@@ -107,10 +107,11 @@ impl World {
         });
     }
 
-    fn faults(&mut self) -> Vec<(FaultKind, String)> {
-        let (device, at) = (self.device(), self.at());
-        let faults = self.mig.as_ref().unwrap().faults(&device, at).expect("it is ours");
-        faults.into_iter().map(|(kind, _, detail)| (kind, detail)).collect()
+    fn fault(&mut self) -> Option<(FaultKind, String)> {
+        let device = self.device();
+        let mig = self.mig.as_ref().unwrap();
+        assert!(mig.is_managed(&device));
+        mig.fault(&device.gres_type).map(|fault| (fault.kind, fault.detail.clone()))
     }
 
     fn written(&mut self) -> record::OfDevice {
@@ -125,7 +126,7 @@ impl World {
             (MigMode::Off, []) => true,
             (MigMode::On, [only]) => {
                 let way = self.double.ways.get(&only.gpu_instance_id);
-                only.slot == whole && only.compute.len() == 1 && way == Some(&Way::Everybody)
+                only.slot == whole && only.compute.len() == 1 && way == Some(&Access::Everybody)
             }
             _ => false,
         }
@@ -149,7 +150,7 @@ impl World {
             let found = self.double.at(slot).unwrap_or_else(|| panic!("{slot} went before its tenant"));
             assert_eq!(found.compute.first().map(|compute| &compute.uuid), name.as_ref());
             let id = found.gpu_instance_id;
-            assert_eq!(self.double.ways[&id], Way::Only(Some(share.uid)), "{slot}");
+            assert_eq!(self.double.ways[&id], Access::User(share.uid), "{slot}");
         }
     }
 
@@ -267,19 +268,22 @@ fn what_is_refused_for_seconds_is_held_and_names_who_holds_it() {
     }
     world.double.holder = Some(monitor());
     world.shares.remove(0);
-    for _ in 0..4 {
+    for _ in 0..5 {
         world.settle();
-        assert_eq!(world.faults(), [], "it may pass by itself");
+        assert_eq!(world.fault(), None, "it may pass by itself");
+        assert_eq!(world.double.holders_count, 0, "and nobody looks for who holds it");
         world.check();
     }
     world.settle();
-    let (kind, detail) = world.faults().remove(0);
+    let (kind, detail) = world.fault().unwrap();
     assert_eq!(kind, FaultKind::Held);
     assert_eq!(detail, "1g.10gb@0 is not given up; held by nv-hostengine (process 77, /dev/nvidia3)");
+    let held = world.double.at(tenants[0]).unwrap().gpu_instance_id;
+    assert_eq!(world.double.ways[&held], Access::User(UserId(1001)), "one that stays is whose it was");
     world.check();
     world.double.holder = None;
     world.settle();
-    assert_eq!(world.faults(), []);
+    assert_eq!(world.fault(), None);
     assert_eq!(world.double.slots(), [tenants[1]], "who is there stays");
     world.heal_and_empty();
 }
@@ -300,17 +304,19 @@ fn where_mig_cannot_be_turned_off_the_device_rests_in_one_instance() {
     world.shares.clear();
     world.settle();
     assert!(world.is_whole() && world.double.mode == MigMode::On, "{:?}", world.double.instances);
-    assert_eq!(world.faults(), [], "there is nothing wrong with it");
+    assert_eq!(world.fault(), None, "there is nothing wrong with it");
     world.settle();
     assert!(world.is_whole(), "and it stays so");
     // One who shares it by MPS needs it off.
-    let refused = world.alive(|mig, double, device, _| mig.make_whole(double, device, Rest::Off)).unwrap();
+    let refused = world
+        .alive(|mig, double, device, _| mig.make_whole(double, device, Rest::Off, Instant::now()))
+        .unwrap();
     assert!(refused.unwrap_err().to_string().contains("held by nv-hostengine (process 77"));
     assert!(world.is_whole(), "as it was, and open to everybody: {:?}", world.double.ways);
     world.settle();
     assert!(world.is_whole(), "{:?}", world.double.instances);
     world.double.holder = None;
-    world.mig.as_mut().unwrap().make_whole(&mut world.double, &device, Rest::Off).unwrap();
+    world.mig.as_mut().unwrap().make_whole(&mut world.double, &device, Rest::Off, Instant::now()).unwrap();
     assert_eq!(world.double.mode, MigMode::Off);
     world.heal_and_empty();
 }
@@ -323,21 +329,21 @@ fn what_somebody_else_made_is_not_touched_and_closes_the_device() {
         let smallest = Slot { start: 3, ..*world.double.table().additions(&[]).last().unwrap() };
         assert!(world.double.make_foreign(smallest));
         world.settle();
-        let (kind, detail) = world.faults().remove(0);
+        let (kind, detail) = world.fault().unwrap();
         assert_eq!((kind, detail), (FaultKind::Divided, format!("somebody else has cut it: {smallest}")));
         let refused = world.come(&share(model, 1, Slot { start: 0, ..smallest })).unwrap_err();
         assert!(refused.contains("somebody else has cut it"), "{refused}");
         assert_eq!(world.double.slots(), [smallest]);
         world.double.destroy_foreign();
         world.settle();
-        assert_eq!(world.faults(), []);
+        assert_eq!(world.fault(), None);
         assert!(world.is_whole());
         // By its UUID alone one of his is told from one of ours at the same place.
         let whole = step::whole(world.double.table());
         world.double.instances.clear();
         assert!(world.double.make_foreign(whole));
         world.settle();
-        assert_eq!(world.faults()[0].0, FaultKind::Divided);
+        assert_eq!(world.fault().unwrap().0, FaultKind::Divided);
         world.heal_and_empty();
     }
 }

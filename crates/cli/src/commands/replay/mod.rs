@@ -87,7 +87,8 @@ fn watched(replay: &Replay, task: Task, bar: &ProgressBar) -> Outcome {
     outcome
 }
 
-fn read_sacct(path: &Path, besides: &Besides) -> Result<(Accounting, ReadTally), CliError> {
+/// A file of sacct, with a bar that shows how far it is read.
+pub(super) fn read_sacct(path: &Path, besides: &Besides) -> Result<(Accounting, ReadTally), CliError> {
     let file = open(path)?;
     let length = file.metadata().map_or(0, |metadata| metadata.len());
     let bar = ProgressBar::new(length).with_style(style("{bytes}/{total_bytes} read {wide_bar} {eta} left"));

@@ -283,8 +283,9 @@ fn device_fault(check: Check, node: &str, device: &DeviceStatus, fault: &Fault) 
             "its jobs may have failed; nobody new is put there until all of them have left, and then it is used again"
         }
         FaultKind::Divided => {
-            "allowed is a GPU without MIG: with the agent stopped, turn it off there ('nvidia-smi -i GPU -mig 0'), or take the \
-             GPU out of the pool in gres.conf"
+            "take away there what the agent has not made ('nvidia-smi mig -lgi' lists it, '-dci' and '-dgi' destroy it), or reset the GPU \
+             where a change of its mode waits for that, and restart pillion-agent; where the agent is not to cut it ([agent.mig]), turn MIG \
+             off ('nvidia-smi -i GPU -mig 0' with the agent stopped), or take the GPU out of the pool in gres.conf"
         }
         FaultKind::Held => {
             "end the programs that it names, or let go of the device there (monitors that are asked for it hold it: DCGM, an \

@@ -309,8 +309,8 @@ const BROKEN_SERVICES: [Broken; 21] = [
     (
         "device-health",
         FAIL,
-        "MIG is on, and only whole GPUs can be shared",
-        "nvidia-smi -i GPU -mig 0",
+        "MIG there is not the pool's to change",
+        "take away there what the agent has not made",
         |f| {
             status_of(f).agents[0].devices[0].faults = Some(Faults { list: vec![fault(FaultKind::Divided)] });
         },

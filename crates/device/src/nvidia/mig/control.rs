@@ -1,14 +1,12 @@
 //! What the agent is given to cut NVIDIA's devices with.
 
 use super::cut;
-use super::files::Access;
 use super::holders::holders;
 use super::worker::Worker;
-use crate::mechanism::mig::{Holder, Instance, Layout, MigControl};
+use crate::mechanism::mig::{Access, Holder, Instance, Layout, MigControl};
 use crate::nvidia::Nvidia;
 use crate::{Backend as _, DeviceError};
 use nvml_wrapper::Device;
-use pillion_core::UserId;
 use pillion_core::device::DeviceDescription;
 use pillion_core::mig::{Geometry, Slot};
 use std::collections::btree_map::Entry;
@@ -44,17 +42,21 @@ impl MigControl for Nvidia {
         self.ask_mig(index, cut::geometry)
     }
 
+    fn needs_reset(&mut self, index: u32) -> Result<bool, DeviceError> {
+        self.ask_mig(index, cut::needs_reset)
+    }
+
     fn layout(&mut self, index: u32) -> Result<Layout, DeviceError> {
         self.ask_mig(index, cut::layout)
     }
 
     fn make(&mut self, index: u32, slot: Slot) -> Result<Instance, DeviceError> {
-        let files = self.settings.mig.files.clone();
+        let files = self.settings.mig_files.clone();
         self.ask_mig(index, move |device, index| cut::make(device, index, slot, &files))
     }
 
     fn destroy(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError> {
-        let files = self.settings.mig.files.clone();
+        let files = self.settings.mig_files.clone();
         self.ask_mig(index, move |device, index| cut::destroy(device, index, gpu_instance_id, &files))
     }
 
@@ -62,25 +64,15 @@ impl MigControl for Nvidia {
         self.ask_mig(index, move |device, index| cut::set_mode(device, index, is_on))
     }
 
-    fn give(&mut self, index: u32, gpu_instance_id: u32, to: Option<UserId>) -> Result<(), DeviceError> {
-        let files = self.settings.mig.files.clone();
-        let access = to.map_or(Access::Root, Access::User);
-        self.ask_mig(index, move |device, index| {
-            cut::set_access(device, index, gpu_instance_id, access, &files)
-        })
-    }
-
-    fn open(&mut self, index: u32, gpu_instance_id: u32) -> Result<(), DeviceError> {
-        let files = self.settings.mig.files.clone();
-        self.ask_mig(index, move |device, index| {
-            cut::set_access(device, index, gpu_instance_id, Access::Everybody, &files)
-        })
+    fn give(&mut self, index: u32, ways: &[(Instance, Access)]) -> Result<(), DeviceError> {
+        let (files, ways) = (self.settings.mig_files.clone(), ways.to_vec());
+        self.ask_mig(index, move |device, index| cut::give(device, index, &ways, &files))
     }
 
     fn holders(&mut self, index: u32) -> Result<Vec<Holder>, DeviceError> {
         self.known(index)?;
         // The kernel is asked, not the driver, which may hang just now.
-        holders(&self.settings.mig.files, index).map_err(|error| DeviceError::NotReady {
+        holders(&self.settings.mig_files, index).map_err(|error| DeviceError::NotReady {
             index,
             reason: format!("/proc cannot be read: {error}"),
         })

@@ -4,10 +4,10 @@
 //! the driver is taken as it is then, and what is not there any more is no error where it was to go.
 
 use super::calls::{self, ComputeInstance, GpuInstance, Place, Profile};
-use super::files::{self, Access, MigFiles};
+use super::files::{self, MigFiles};
 use super::{bytes, mig_devices};
 use crate::DeviceError;
-use crate::mechanism::mig::{self, Instance, Layout, MigMode};
+use crate::mechanism::mig::{self, Access, Instance, Layout, MigMode};
 use crate::nvidia::processes;
 use crate::nvidia::trouble::Trouble;
 use nvml_wrapper::Device;
@@ -50,6 +50,11 @@ fn is_resetless(device: &Device<'_>) -> Result<bool, NvmlError> {
     Ok(changes_without_reset(calls::architecture(device)?))
 }
 
+/// Whether its mode changes by a reset alone.
+pub(super) fn needs_reset(device: &Device<'_>, index: u32) -> Result<bool, DeviceError> {
+    is_resetless(device).map(|is_resetless| !is_resetless).map_err(|error| failed(index, error))
+}
+
 fn changes_without_reset(architecture: u32) -> bool {
     architecture != UNKNOWN && architecture >= HOPPER
 }
@@ -89,17 +94,8 @@ fn is_whole(profile: &Profile, all: &[Profile]) -> bool {
     all.iter().all(|other| other.compute_slices <= profile.compute_slices)
 }
 
-/// Whether it can be cut. `may_change`: a device with MIG off counts too, if that changes without a reset.
-pub(in crate::nvidia) fn can_be_cut(device: &Device<'_>, may_change: bool) -> bool {
-    match mode(device) {
-        Ok((_, MigMode::On)) => true,
-        Ok((_, MigMode::Off)) => may_change && is_resetless(device).unwrap_or(false),
-        Ok((_, MigMode::Pending)) | Err(_) => false,
-    }
-}
-
 /// What it can be cut into.
-pub(in crate::nvidia) fn geometry(device: &Device<'_>, index: u32) -> Result<Geometry, DeviceError> {
+pub(super) fn geometry(device: &Device<'_>, index: u32) -> Result<Geometry, DeviceError> {
     mode(device).map_err(|error| failed(index, error))?;
     let profiles = profiles(device).map_err(|error| failed(index, error))?;
     let mut sizes: Vec<Size> = Vec::new();
@@ -309,7 +305,7 @@ pub(super) fn set_mode(device: &Device<'_>, index: u32, is_on: bool) -> Result<(
     if is_on_now == is_on && mode != MigMode::Pending {
         return Ok(());
     }
-    if !is_resetless(device).map_err(|error| failed(index, error))? {
+    if needs_reset(device, index)? {
         let reason =
             "its MIG mode changes when the GPU is reset, which is an administrator's to do".to_owned();
         return Err(DeviceError::Unsupported { index, reason });
@@ -342,23 +338,23 @@ pub(super) fn set_mode(device: &Device<'_>, index: u32, is_on: bool) -> Result<(
     }
 }
 
-/// Leaves the way to an instance to somebody.
-pub(super) fn set_access(
+/// Leaves the way to each of these instances to somebody. A number may be another instance's by now, a UUID never is.
+pub(super) fn give(
     device: &Device<'_>,
     index: u32,
-    gpu_instance_id: u32,
-    access: Access,
+    ways: &[(Instance, Access)],
     files: &MigFiles,
 ) -> Result<(), DeviceError> {
-    let instance = GpuInstance::by_id(device, gpu_instance_id).map_err(|error| match error {
-        NvmlError::NotFound => refused(index, format!("it has no GPU instance {gpu_instance_id}")),
-        NvmlError::NotSupported => refused(index, "MIG is off".to_owned()),
-        error => failed(index, error),
-    })?;
-    let id = instance.info().map_err(|error| failed(index, error))?.id;
-    let compute = compute(device).map_err(|error| failed(index, error))?.remove(&id).unwrap_or_default();
-    let compute: Vec<u32> = compute.iter().map(|instance| instance.id).collect();
-    files.give(index, gpu_instance_id, &compute, access)
+    let there = compute(device).map_err(|error| failed(index, error))?;
+    for (instance, access) in ways {
+        let Instance { slot, gpu_instance_id, compute, .. } = instance;
+        if there.get(gpu_instance_id) != Some(compute) {
+            return Err(refused(index, format!("{slot} is not there any more")));
+        }
+        let compute: Vec<u32> = compute.iter().map(|instance| instance.id).collect();
+        files.give(index, *gpu_instance_id, &compute, *access)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! anybody's.
 
 use crate::DeviceError;
-use pillion_core::UserId;
+use crate::mechanism::mig::{Access, CLOSED};
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, lchown};
@@ -26,29 +26,6 @@ impl Default for MigFiles {
         Self { devices: "/dev".into(), drivers: "/proc/driver".into() }
     }
 }
-
-/// Who may come into an instance, beside root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    Root,
-    User(UserId),
-    /// As the driver makes them by itself.
-    Everybody,
-}
-
-impl Access {
-    /// The owner and the mode of a file.
-    fn owner_and_mode(self) -> (u32, u32) {
-        match self {
-            Self::Root => (0, CLOSED),
-            Self::User(UserId(uid)) => (uid, CLOSED),
-            Self::Everybody => (0, 0o444),
-        }
-    }
-}
-
-/// To be read by its owner.
-const CLOSED: u32 = 0o400;
 
 /// A capability of an instance, and the number of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,6 +218,7 @@ fn capability(line: &str) -> Option<Capability> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pillion_core::UserId;
     use proptest::prelude::*;
 
     const MINORS: &str = "config 1\nmonitor 2\ngpu0/gi0/access 3\ngpu0/gi0/ci0/access 4\ngpu0/gi0/ci1/access 5\n\

@@ -17,7 +17,6 @@ mod worker;
 pub use files::MigFiles;
 pub use holders::holders;
 
-pub(super) use cut::{can_be_cut, geometry};
 pub(super) use worker::Worker as MigWorker;
 
 use super::trouble::Trouble;

@@ -17,6 +17,14 @@ impl Machine {
         Ok(self.division(index)?.geometry().clone())
     }
 
+    /// Whether its mode changes by a reset alone.
+    ///
+    /// # Errors
+    /// As `MigControl::geometry`.
+    pub fn mig_needs_reset(&self, index: u32) -> Result<bool, DeviceError> {
+        Ok(self.division(index)?.needs_reset())
+    }
+
     /// How it is divided.
     ///
     /// # Errors

@@ -3,14 +3,17 @@
 use super::*;
 use crate::agents::{Agents, StreamId};
 use crate::context::Settings;
+use crate::failure::endings::{State, ended_since};
 use crate::failure::requeue::Requeuer;
+use crate::scan::Scan;
 use crate::testing::{NOW, at, decision, hello, job, leased, member, new_decision, node, start};
+use pillion_core::decision::MemberState;
 use pillion_core::device::Mechanism;
 use pillion_core::share::Sharing;
-use pillion_core::{ManualClock, SlurmJobId};
+use pillion_core::{ManualClock, SlurmJobId, UserId};
 use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 use pillion_memory_store::MemoryStore;
-use pillion_slurm::{Job, NodeAvailability};
+use pillion_slurm::{Job, JobState, NodeAvailability};
 use pillion_store::{MemberStep, RequeueCause};
 use tokio::sync::mpsc::Receiver;
 

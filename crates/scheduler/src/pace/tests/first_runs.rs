@@ -1,7 +1,7 @@
 //! Hosts of which nothing is stored: first runs that were joined.
 
 use super::*;
-use crate::context::FirstRunSeen;
+use crate::first_runs::seen::FirstRunSeen;
 use pillion_pairing::FirstRun;
 
 impl World {

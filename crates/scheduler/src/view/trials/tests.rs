@@ -1,14 +1,16 @@
 //! What is open, what was seen, how it fared, and who is left out.
 
 use super::*;
-use crate::pace::PaceSettings;
+use crate::pace::settings::PaceSettings;
 use crate::scan::Scan;
 use crate::testing::{NOW, at, decision, member, node};
+use crate::view::{TrialHistory, Watched};
 use pillion_core::decision::MemberState;
 use pillion_core::share::Sharing;
-use pillion_core::{Fraction, Revision, SlowdownRatio, UserId, WorkloadKey};
-use pillion_pairing::{ObservedTenant, Policy};
+use pillion_core::{Fraction, JobStart, Revision, SlowdownRatio, UserId, WorkloadKey};
+use pillion_pairing::{Observation, ObservedTenant, Policy};
 use pillion_slurm::NodeAvailability;
+use pillion_store::StoredObservation;
 
 fn start(id: u32) -> JobStart {
     JobStart { job_id: SlurmJobId::plain(id), restart_count: 0 }

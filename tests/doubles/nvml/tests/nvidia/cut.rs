@@ -5,9 +5,9 @@ use crate::support_cut::{Program, capability, files, node_with_mig as node};
 use crate::{WORKLOAD, kinds};
 use pillion_core::UserId;
 use pillion_core::device::{Mechanism, NoticeKind};
-use pillion_core::mig::{Difference, Geometry, Slot, resolve};
-use pillion_device::mechanism::mig::{Instance, Layout, MigMode};
-use pillion_device::nvidia::{MigFiles, MigSettings, Nvidia, NvidiaSettings};
+use pillion_core::mig::{Difference, Slot, resolve};
+use pillion_device::mechanism::mig::{Access, Instance, Layout, MigMode};
+use pillion_device::nvidia::{MigFiles, Nvidia, NvidiaSettings};
 use pillion_device::{Backend as _, DeviceError, MigControl as _};
 use serde_json::json;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -18,10 +18,9 @@ fn cutter(node: &Node) -> Nvidia {
 }
 
 fn with_deadline(node: &Node, deadline: Duration) -> Nvidia {
-    let files = MigFiles { devices: files(node).join("dev"), drivers: files(node).join("driver") };
-    let mig = MigSettings { cuts: true, toggles: true, files };
+    let mig_files = MigFiles { devices: files(node).join("dev"), drivers: files(node).join("driver") };
     let settings =
-        NvidiaSettings { library: Some(node.library()), deadline, mig, ..NvidiaSettings::default() };
+        NvidiaSettings { library: Some(node.library()), deadline, mig_files, ..NvidiaSettings::default() };
     Nvidia::new(settings, None)
 }
 
@@ -56,9 +55,7 @@ fn what_a_device_can_be_cut_into_is_the_drivers_to_say() {
     for model in ["h100", "a100-40", "h200"] {
         let node = node(model, 1);
         let told = cutter(&node).geometry(0).unwrap();
-        assert_eq!(resolve(Some(told.clone()), model).1, [], "two tables, each made by itself");
-        let described = cutter(&node).devices().unwrap().remove(0);
-        assert_eq!(described.geometry, Some(told));
+        assert_eq!(resolve(Some(told), model).1, [], "two tables, each made by itself");
     }
     let mut node = Node::start("a100-40", 1);
     node.set("models", json!(["a30"]));
@@ -72,21 +69,19 @@ fn what_a_device_can_be_cut_into_is_the_drivers_to_say() {
 }
 
 #[test]
-fn a_device_is_described_as_one_that_can_be_cut_only_where_it_may_be() {
+fn what_may_be_cut_is_whoever_cuts_its_to_say_and_what_that_takes_is_told() {
     let node = node("h100", 1);
     let mut nvidia = cutter(&node);
     let described = nvidia.devices().unwrap().remove(0);
     assert_eq!((described.mechanism, described.instances), (Mechanism::Mps, Some(vec![])));
+    assert_eq!(described.geometry, None);
     assert_eq!(kinds(&mut nvidia), [(0, NoticeKind::Divided)], "by whom, this backend cannot know");
-    let library = Some(node.library());
-    let mut others = Nvidia::new(NvidiaSettings { library, ..NvidiaSettings::default() }, None);
-    assert_eq!(others.devices().unwrap()[0].geometry, None);
-    assert!(others.mig().is_some(), "what was cut has to be made whole");
-    // With MIG off the driver says nothing: the table does, where MIG needs no reset.
-    for (model, is_cut) in [("h100", true), ("a100-40", false), ("v100", false)] {
-        let off = cutter(&Node::start(model, 1)).devices().unwrap().remove(0);
-        assert_eq!(off.geometry.as_ref(), Geometry::of_model(model).filter(|_| is_cut), "{model}");
-        assert_eq!(off.mechanism, Mechanism::Mps);
+    for (model, needs_reset) in [("h100", false), ("a100-40", true)] {
+        let node = Node::start(model, 1);
+        let mut off = cutter(&node);
+        assert_eq!(off.needs_reset(0).unwrap(), needs_reset, "{model}");
+        assert_eq!(off.layout(0).unwrap().mode, MigMode::Off);
+        assert!(matches!(off.geometry(0), Err(DeviceError::Unsupported { .. })), "it says so once MIG is on");
     }
 }
 
@@ -138,12 +133,11 @@ fn without_mig_or_without_root_nothing_is_cut() {
     node.set("not_root", json!(true));
     assert!(refused(nvidia.make(0, slot("1g.10gb@1"))).contains("root"));
     refused(nvidia.destroy(0, made.gpu_instance_id));
-    refused(nvidia.give(0, made.gpu_instance_id, Some(UserId(7))));
     node.set("not_root", json!(false));
     node.set("boots", json!(1));
     assert_eq!(nvidia.layout(0).unwrap(), Layout { mode: MigMode::Off, instances: vec![] }, "of a Hopper");
     assert!(refused(nvidia.make(0, slot("1g.10gb@0"))).contains("MIG is off"));
-    refused(nvidia.give(0, made.gpu_instance_id, None));
+    refused(nvidia.give(0, &[(made.clone(), Access::Root)]));
     nvidia.destroy(0, made.gpu_instance_id).expect("it is not there");
     let volta = Node::start("v100", 1);
     assert!(matches!(cutter(&volta).layout(0), Err(DeviceError::Unsupported { index: 0, .. })));
@@ -214,35 +208,36 @@ fn the_way_into_an_instance_is_its_tenants_alone() {
     let id = made.gpu_instance_id;
     let both = |node: &Node| [access(node, id, None), access(node, id, Some(0))];
     assert_eq!(both(&node), [(0, 0o400); 2], "nobody's yet");
-    nvidia.give(0, id, Some(UserId(1001))).unwrap();
+    nvidia.give(0, &[(made.clone(), Access::User(UserId(1001)))]).unwrap();
     assert_eq!(both(&node), [(1001, 0o400); 2]);
-    nvidia.give(0, id, None).unwrap();
+    nvidia.give(0, &[(made.clone(), Access::Root)]).unwrap();
     assert_eq!(both(&node), [(0, 0o400); 2]);
-    nvidia.give(0, id, Some(UserId(1001))).unwrap();
+    nvidia.give(0, &[(made.clone(), Access::User(UserId(1001)))]).unwrap();
     nvidia.destroy(0, id).unwrap();
     assert_eq!(both(&node), [(0, 0o400); 2], "the files outlive the instance, not its tenant's right");
-    assert!(refused(nvidia.give(0, id, None)).contains("no GPU instance 5"));
-    let whole = nvidia.make(0, slot("7g.80gb@0")).unwrap().gpu_instance_id;
+    let of_before = [(made, Access::User(UserId(1001)))];
+    assert!(refused(nvidia.give(0, &of_before)).contains("2g.20gb@4 is not there any more"));
+    let all = nvidia.make(0, slot("7g.80gb@0")).unwrap();
+    let whole = all.gpu_instance_id;
     assert_eq!(
         access(&node, whole, Some(0)),
         (0, 0o444),
         "an empty device is for whoever Slurm starts there"
     );
-    nvidia.give(0, whole, Some(UserId(1001))).unwrap();
+    nvidia.give(0, &[(all.clone(), Access::User(UserId(1001)))]).unwrap();
     assert_eq!(access(&node, whole, None), (1001, 0o400));
-    nvidia.open(0, whole).unwrap();
+    nvidia.give(0, &[(all.clone(), Access::Everybody)]).unwrap();
     assert_eq!(access(&node, whole, None), (0, 0o444));
-    nvidia.give(0, whole, None).unwrap();
+    nvidia.give(0, &[(all, Access::Root)]).unwrap();
     assert_eq!(access(&node, whole, None), (0, 0o400));
     nvidia.destroy(0, whole).unwrap();
     drop(nvidia);
     node.set("capability_files", json!("modified"));
     let mut nvidia = cutter(&node);
     let made = nvidia.make(0, slot("2g.20gb@4")).unwrap();
-    assert!(
-        refused(nvidia.give(0, made.gpu_instance_id, Some(UserId(7)))).contains("NVreg_ModifyDeviceFiles=0")
-    );
-    nvidia.open(0, made.gpu_instance_id).expect("as the driver does by itself");
+    let of_one = [(made.clone(), Access::User(UserId(7)))];
+    assert!(refused(nvidia.give(0, &of_one)).contains("NVreg_ModifyDeviceFiles=0"));
+    nvidia.give(0, &[(made, Access::Everybody)]).expect("as the driver does by itself");
 }
 
 #[test]
@@ -251,7 +246,7 @@ fn files_that_nobody_made_are_named() {
     node.set("capability_files", json!("absent"));
     let mut nvidia = cutter(&node);
     let made = nvidia.make(0, slot("1g.10gb@0")).unwrap();
-    let error = nvidia.give(0, made.gpu_instance_id, Some(UserId(7))).unwrap_err();
+    let error = nvidia.give(0, &[(made.clone(), Access::User(UserId(7)))]).unwrap_err();
     let path = capability(&node, made.gpu_instance_id, None);
     assert!(matches!(error, DeviceError::Unsupported { .. }), "{error}");
     assert!(error.to_string().contains(path.to_str().unwrap()) && !path.exists(), "{error}");
@@ -261,11 +256,11 @@ fn files_that_nobody_made_are_named() {
 #[test]
 fn an_instance_with_somebody_in_it_stays_as_it_was_and_goes_a_while_after_he_has() {
     let mut node = node("h100", 1);
-    node.set("destroy_busy_ms", json!(150));
+    node.set("destroy_busy_ms", json!(500));
     let mut nvidia = cutter(&node);
     let made = nvidia.make(0, slot("1g.10gb@2")).unwrap();
     let id = made.gpu_instance_id;
-    nvidia.give(0, id, Some(UserId(1001))).unwrap();
+    nvidia.give(0, &[(made.clone(), Access::User(UserId(1001)))]).unwrap();
     let tenant = Program::with(&capability(&node, id, Some(0)));
     assert_eq!(nvidia.layout(0).unwrap().instances[0].pids, [tenant.pid()]);
     busy(nvidia.destroy(0, id));

@@ -1,0 +1,123 @@
+//! `pillion scale` as users type it: what it prints, what the documentation shows, and what is refused.
+
+use crate::harness::{Ran, run_at};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const RUNS: &str = include_str!("runs.csv");
+const SACCT: &str = include_str!("../replay/sacct.txt");
+const PROGRESS: &str = "cluster,model,n_nodes,n_gpus,local_batch,step_s,sync_s,samples_per_s\n\
+    aws,bert,1,1,4,1,0,4\naws,bert,1,2,4,1.1,.1,7.3\naws,bert,2,8,4,1.3,.3,24\n";
+
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in [("runs.csv", RUNS), ("sacct.txt", SACCT), ("sia.csv", PROGRESS)] {
+        std::fs::write(folder.path().join(name), text).expect("written");
+    }
+    folder
+}
+
+async fn run(folder: &TempDir, line: &str) -> Ran {
+    run_at("unix:/nowhere", folder.path(), line).await
+}
+
+async fn snapshot(name: &str, line: &str) {
+    let folder = folder();
+    for (format, option) in [("table", ""), ("parsable", " --parsable2"), ("json", " --json")] {
+        let ran = run(&folder, &format!("{line}{option}")).await;
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}{option}");
+        // Among those of the other commands, which docs/json.md is made from.
+        insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false }, {
+            insta::assert_snapshot!(format!("commands__{name}_{format}"), ran.out);
+        });
+    }
+}
+
+#[tokio::test]
+async fn one_workload_says_what_each_count_takes_and_answers_what_is_asked() {
+    let line = "scale --from runs.csv bert --gpus-per-node 4 --deadline 1:20:00 --budget 1.5gpuh --budget .5kwh --budget 5 --price 2";
+    snapshot("scale", line).await;
+}
+
+#[tokio::test]
+async fn all_workloads_are_told_at_a_glance() {
+    snapshot("scale_summary", "scale --from runs.csv --efficiency 0.6 --price 2").await;
+    let folder = folder();
+    let ran =
+        run(&folder, "scale --from runs.csv --efficiency 0.6 --noheader --parsable2 -o workload,break_even")
+            .await;
+    assert_eq!((ran.code, ran.out.as_str()), (0, "bert|2\nunet|8+\n"));
+}
+
+#[tokio::test]
+async fn accounting_is_read_as_a_replay_reads_it_and_only_completed_jobs_count() {
+    let folder = folder();
+    let json = run(&folder, "scale --sacct sacct.txt --json").await;
+    let told: Value = serde_json::from_str(&json.out).expect("one JSON object");
+    let runs = told["input"]["runs"].as_u64().expect("a number");
+    let completed = SACCT.lines().filter(|line| line.contains("COMPLETED") && line.contains("gres/gpu"));
+    let steps = |line: &&str| line.split('|').next().is_some_and(|id| id.contains('.'));
+    assert_eq!(runs, completed.filter(|line| !steps(line)).count() as u64, "{}", json.out);
+    assert!(told["input"]["left_out"].to_string().contains("fewer fields"), "{}", told["input"]);
+}
+
+#[tokio::test]
+async fn the_commands_of_the_documentation_are_run() {
+    let folder = folder();
+    let page = include_str!("../../../../docs/scale.md");
+    let lines: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("pillion ")).collect();
+    assert_eq!(lines.len(), 7, "{lines:?}");
+    for line in lines {
+        let ran = run(&folder, line).await;
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
+        assert!(!ran.out.is_empty(), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn progress_is_told_for_so_many_units_and_is_no_time_to_a_result() {
+    let folder = folder();
+    let ran = run(&folder, "scale --from sia.csv bert --work 1e6 --deadline 2-00:00:00").await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(ran.out.contains("for 1000000 units") && ran.out.contains("not time to a result"), "{}", ran.out);
+    // A million at 7.3 a second take 1 day and 14 hours.
+    assert!(ran.out.contains("within 2-00:00:00: 2 GPUs"), "{}", ran.out);
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_in_one_sentence() {
+    let folder = folder();
+    std::fs::write(folder.path().join("empty.csv"), "workload,gpus,elapsed_seconds\n").expect("written");
+    for (line, code, said) in [
+        ("scale", 64, "required"),
+        ("scale --from runs.csv --sacct sacct.txt", 64, "cannot be used with"),
+        ("scale --from none.csv", 65, "cannot read none.csv"),
+        ("scale --from sacct.txt", 65, "sacct.txt: the first line has no column"),
+        ("scale --from empty.csv", 65, "empty.csv: it has no rows"),
+        ("scale --sacct runs.csv", 65, "runs.csv: "),
+        ("scale --from runs.csv gpt", 65, "there is no workload 'gpt' in it"),
+        (
+            "scale --from runs.csv e",
+            65,
+            "'e' is several: bert on a100,unet on a100,resnet on a100; write one name whole",
+        ),
+        ("scale --from runs.csv bert --gpu-model h100", 65, "'bert' did not run on 'h100'; it ran on a100"),
+        (
+            "scale --from runs.csv resnet",
+            65,
+            "resnet: all runs (1) had 2 GPUs, and one count says nothing of others; run it with 1 and 4 GPUs",
+        ),
+        ("scale --from runs.csv bert --efficiency 1.5", 64, "a part above 0 and up to 1 is expected"),
+        ("scale --from runs.csv bert --deadline soon", 64, "a time above 0 as sbatch takes it is expected"),
+        ("scale --from runs.csv bert --budget 5", 64, "an amount of money needs --price"),
+        ("scale --from runs.csv bert --budget x", 64, "40gpuh, 12kwh or an amount of money"),
+        ("scale --from runs.csv bert --work 5", 64, "this workload's times are of whole runs"),
+        ("scale --from sia.csv bert --deadline 90", 64, "say with --work"),
+        ("scale --from runs.csv --deadline 90", 64, "are asked of one workload"),
+        ("scale --from runs.csv bert --gpus-per-node 0", 64, "1..=1024"),
+    ] {
+        let ran = run(&folder, line).await;
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{line}: {}", ran.err);
+        assert!(ran.err.contains(said), "{line}: {}", ran.err);
+    }
+}
