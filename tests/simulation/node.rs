@@ -44,6 +44,7 @@ impl Running {
 #[derive(Debug, Clone)]
 pub(crate) struct Work {
     pub(crate) workload: &'static str,
+    pub(crate) batch_size: Option<u32>,
     pub(crate) seconds: f64,
     /// What it holds; `None`: as its workload does.
     pub(crate) memory_bytes: Option<u64>,
@@ -257,7 +258,7 @@ impl Node {
         }
         let request = AttachRequest {
             workload: work.workload.to_owned(),
-            batch_size: None,
+            batch_size: work.batch_size,
             seconds: Some(work.seconds),
             memory_bytes: work.memory_bytes,
             environment: variables.into_iter().collect(),
@@ -285,6 +286,15 @@ impl Node {
     /// Lets time pass on the devices.
     pub(crate) fn advance(&mut self, by: Duration) {
         self.lock().advance(by);
+    }
+
+    /// What its devices used since they were made.
+    pub(crate) fn energy_joules(&self) -> f64 {
+        let machine = self.lock();
+        let of = |device: &DeviceDescription| {
+            machine.counters(device.index).expect("it is there").totals.energy_joules
+        };
+        self.devices.iter().map(of).sum()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Machine> {

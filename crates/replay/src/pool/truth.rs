@@ -143,8 +143,9 @@ impl Foretold {
             return Self(Vec::new());
         }
         let of_all = speeds.at(tenants.iter().map(|tenant| busy(tenant.profile)).sum());
-        let is_uncapped_mps = |tenant: &Present<'_>| matches!(tenant.sharing, Sharing::Mps { cap: None, .. });
-        if tenants.iter().all(is_uncapped_mps) {
+        let is_uncapped =
+            |tenant: &Present<'_>| tenant.sharing.mechanism().can_cap() && tenant.sharing.cap().is_none();
+        if tenants.iter().all(is_uncapped) {
             // As those were of whom it was published.
             return Self(vec![of_all; tenants.len()]);
         }
