@@ -18,6 +18,13 @@ const SCRIPT_LENGTH_MAX: usize = 64 * 1024;
 /// `workload_digest` in `deploy/slurm/pillion.lua` makes of it too; a test holds the two together.
 pub fn of_script(user: &str, job_name: &str, script: &[u8]) -> WorkloadKey {
     let mut text = format!("script:{job_name}:").into_bytes();
+    text.extend(script_text(script));
+    WorkloadKey(format!("{user}/{}", digest_of(&text)))
+}
+
+/// What of a script tells works apart: all but `#SBATCH` lines and white space.
+pub fn script_text(script: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(script.len().min(SCRIPT_LENGTH_MAX));
     let mut whole = Vec::with_capacity(script.len().min(SCRIPT_LENGTH_MAX) + 1);
     whole.push(b'\n');
     if script.len() > SCRIPT_LENGTH_MAX {
@@ -32,7 +39,7 @@ pub fn of_script(user: &str, job_name: &str, script: &[u8]) -> WorkloadKey {
     for line in whole.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.starts_with(b"#SBATCH")) {
         text.extend(line.iter().filter(|byte| !is_blank(**byte)));
     }
-    WorkloadKey(format!("{user}/{}", digest_of(&text)))
+    text
 }
 
 /// The workload of a job without a script: of its user, its name and its submit line without numbers (`train.sh --seed 17` and

@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::format;
 use crate::output::Answer;
 use pillion_core::units::JOULES_PER_KILOWATT_HOUR;
-use pillion_replay::read::{ReadTally, Telemetry};
+use pillion_replay::read::{Besides, ReadTally};
 use pillion_scale::answers::Budget;
 use pillion_scale::read::{ReadError, Tally, read};
 use pillion_scale::{History, Measure, NodeShape, Table, Workload, of_accounting};
@@ -143,7 +143,7 @@ fn read_runs(args: &ScaleArgs) -> Result<(History, Input), CliError> {
     match (&args.from, &args.sacct) {
         (Some(path), _) => read_csv(path),
         (None, Some(path)) => {
-            let (accounting, tally) = read_sacct(path, &Telemetry::default())?;
+            let (accounting, tally) = read_sacct(path, &Besides::default())?;
             let (jobs, history) = (accounting.jobs.len(), of_accounting(&accounting));
             let input = of_sacct(&tally, jobs, &history);
             if history.workloads.is_empty() {
