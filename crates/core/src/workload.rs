@@ -54,6 +54,17 @@ pub fn on_several(key: &WorkloadKey, device_count: usize) -> WorkloadKey {
     }
 }
 
+/// The same work whatever the number of devices: what [`on_several`] was made of.
+pub fn on_any(key: &WorkloadKey) -> WorkloadKey {
+    let alone = || {
+        let (user, rest) = key.as_str().split_once('/')?;
+        let (count, digest) = rest.split_once("x-")?;
+        let is_count = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+        is_count.then(|| WorkloadKey(format!("{user}/{digest}")))
+    };
+    alone().unwrap_or_else(|| key.clone())
+}
+
 /// Each run of digits as one `0`, each run of white space as one blank.
 pub fn without_numbers(line: &str) -> Vec<u8> {
     let mut text = Vec::with_capacity(line.len());
@@ -110,5 +121,9 @@ mod tests {
         let key = WorkloadKey::new("alice/1f0c9a0000000000");
         assert_eq!(on_several(&key, 1), key);
         assert_eq!(on_several(&key, 4).as_str(), "alice/4x-1f0c9a0000000000");
+        assert_eq!(on_any(&on_several(&key, 16)), key);
+        for other in ["alice/1f0c9a0000000000", "alice/x-1f", "alice/line-77ab01", "alice/ax-1", "odd"] {
+            assert_eq!(on_any(&WorkloadKey::new(other)).as_str(), other);
+        }
     }
 }

@@ -3,6 +3,7 @@
 mod act;
 mod job;
 mod live;
+mod scale;
 
 use pillion_api::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_api::{
@@ -13,7 +14,8 @@ use pillion_api::{
     JobExplanation, JobRequest, JobResponse, Member, MetricStatus, Model, ModelScore, ModelsRequest,
     ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse, PolicyRequest, PolicyResponse,
     Profile, ProfileSlice, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse,
-    RefusedPeer, StatusRequest, StatusResponse, TopRequest, TopResponse, UndrainRequest, UndrainResponse,
+    RefusedPeer, ScaleRequest, ScaleResponse, StatusRequest, StatusResponse, TopRequest, TopResponse,
+    UndrainRequest, UndrainResponse,
 };
 use pillion_proto::v1::{LoadedPlugin, MigInstance, MigInstances, MigPlacement, NodeSetup, SetupFault};
 use std::path::Path;
@@ -296,6 +298,10 @@ fn lost(device: DeviceStatus) -> DeviceStatus {
 
 #[tonic::async_trait]
 impl OperatorService for Fixtures {
+    async fn scale(&self, request: Request<ScaleRequest>) -> Result<Response<ScaleResponse>, Status> {
+        Ok(Response::new(scale::response(&request.into_inner().workload)))
+    }
+
     async fn queue(&self, request: Request<QueueRequest>) -> Result<Response<QueueResponse>, Status> {
         let mut jobs = vec![queue_job("42", "alice"), queue_job("33_2", "bob")];
         // What a hostile user could have brought in must neither forge lines nor cells.

@@ -15,5 +15,6 @@ pub(crate) mod limits;
 mod listing;
 mod naming;
 pub mod operator;
+mod scale;
 mod status;
 mod top;

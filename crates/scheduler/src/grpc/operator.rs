@@ -3,7 +3,7 @@
 use super::auth::{Caller, caller};
 use super::naming::{self, Naming};
 use super::top::to_u32;
-use super::{act, browse, events, explain, job, listing, status, top};
+use super::{act, browse, events, explain, job, listing, scale, status, top};
 use crate::context::Context;
 use crate::device_status::Amiss;
 use crate::engine::Engine;
@@ -232,6 +232,7 @@ impl OperatorService for OperatorServer {
         let mut request = request.into_inner();
         self.resolve(&mut request.workload, caller).await?;
         let (since_seconds, until_seconds) = (request.since_seconds, request.until_seconds);
+        let scaling = scale::sum_filter(&request, caller);
         let (mut filter, group_by) = listing::run_filter(request, caller)?;
         // Nothing ended later than now; a day for clocks that differ.
         let latest = self.context.now() + Duration::from_hours(24);
@@ -240,7 +241,11 @@ impl OperatorService for OperatorServer {
         }
         let accounts = self.pages.accounts(&filter, group_by).await.map_err(store_error)?;
         let rows = accounts.into_iter().map(listing::account_row);
-        let response = api::AccountResponse { since_seconds, until_seconds, rows: rows.collect() };
+        let scaling = match scaling {
+            Some(filter) => scale::sum(&self.pages.scaling(&filter).await.map_err(store_error)?),
+            None => None,
+        };
+        let response = api::AccountResponse { since_seconds, until_seconds, rows: rows.collect(), scaling };
         if group_by == GroupBy::Workload { self.named(response).await } else { Ok(Response::new(response)) }
     }
 
@@ -411,6 +416,18 @@ impl OperatorService for OperatorServer {
         let filter = events::filter(request.into_inner(), caller)?;
         let events = self.pages.list_events(&filter).await.map_err(store_error)?;
         Ok(Response::new(events::answer(events, &filter)))
+    }
+
+    async fn scale(
+        &self,
+        request: Request<api::ScaleRequest>,
+    ) -> Result<Response<api::ScaleResponse>, Status> {
+        let caller = caller(&request);
+        let asked = request.into_inner().workload;
+        let workload = naming::resolved_as(self.context.store.as_ref(), caller, asked, scale::on_any).await?;
+        let filter = scale::filter(&workload, caller)?;
+        let runs = self.pages.scaling(&filter).await.map_err(store_error)?;
+        self.named(scale::answer(&runs, &filter)).await
     }
 
     async fn top(&self, request: Request<api::TopRequest>) -> Result<Response<api::TopResponse>, Status> {

@@ -23,7 +23,7 @@ use crate::names::{
     a_workload_has_one_name_and_that_of_its_profile_is_better,
     workloads_of_one_name_are_told_by_whose_they_are,
 };
-use crate::observed::an_observed_start_is_kept_and_learnt_from_once;
+use crate::observed::{an_observed_start_is_kept_and_learnt_from_once, completed_runs_are_listed_by_filter};
 use crate::operators::{
     a_drain_and_its_end_are_told, a_drain_is_kept_until_it_is_undone, a_guest_is_sent_back_once,
     an_eviction_waits_for_the_requeue_before_it, events_are_listed_by_filter,
@@ -118,13 +118,14 @@ suite! {
 type PagesCase = fn(Arc<PgStore>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What pages alone ask, which is asked of Postgres alone.
-pub(crate) const PAGES: [(&str, PagesCase); 7] = [
+pub(crate) const PAGES: [(&str, PagesCase); 8] = [
     ("decisions", |store| Box::pin(decisions_are_listed_by_filter(store))),
     ("tenants and outcomes", |store| Box::pin(who_holds_devices_and_what_came_of_it_is_told(store))),
     ("accounts", |store| Box::pin(what_runs_used_and_gained_is_told_by_filter(store))),
     ("hours", |store| Box::pin(hours_and_runs_add_up_to_the_same(store))),
     ("events", |store| Box::pin(events_are_listed_by_filter(store))),
     ("drains", |store| Box::pin(a_drain_and_its_end_are_told(store))),
+    ("scaling", |store| Box::pin(completed_runs_are_listed_by_filter(store))),
     ("instances", |store| Box::pin(a_tenant_without_its_instance_cannot_be_read(store))),
 ];
 
