@@ -1,7 +1,7 @@
 //! A user who lies: a workload is measured while it does next to nothing, and what runs under its name beside others then is
 //! another. He is found out while it runs, nobody joins him, and he shares with nobody for some runs, under whatever name.
 
-use crate::rides::{KNOWN_SECONDS, SOON, decisions, load, member_of, profile_count, script, submit};
+use crate::rides::{KNOWN_SECONDS, SOON, decisions, load, member_of, profile_count, script, starts, submit};
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
 use pillion_tests::cluster::spec::{PoolNode, SharingPolicy};
@@ -89,13 +89,16 @@ fn ran(cluster: &Cluster, works: &[(&str, &str, String)]) {
 
 /// Waits for the event that he does more than he was let in for; gives its text.
 fn found_out(cluster: &Cluster, job: SlurmJobId) -> String {
-    wait_for("event of a profile that does not hold", SOON, || {
+    event_of(cluster, job, "profile-exceeded")
+}
+
+fn event_of(cluster: &Cluster, job: SlurmJobId, kind: &str) -> String {
+    wait_for(&format!("event {kind} of job {job}"), SOON, || {
         let text = cluster.pillion_as("root", &["events", "--json"])?.stdout()?;
         let value: Value = serde_json::from_str(&text).unwrap();
         let events = value["events"].as_array().cloned().unwrap_or_default();
-        let is_it = |event: &&Value| {
-            event["kind"] == "profile-exceeded" && event["job_id"].as_str() == Some(&job.to_string())
-        };
+        let is_it =
+            |event: &&Value| event["kind"] == kind && event["job_id"].as_str() == Some(&job.to_string());
         let found = events.iter().find(is_it).map(|event| event["detail"].as_str().unwrap().to_owned());
         Ok(found.map_or_else(|| Look::NotYet(text), Look::Ready))
     })
@@ -164,4 +167,56 @@ fn who_lies_about_his_workload_is_found_out_and_shares_with_nobody() {
         let why = told(&cluster, "bob", "explain", job);
         assert!(why.contains("its user owes runs alone"), "{why}");
     }
+}
+
+/// How many shards Slurm booked a start with, as the job saw them; waits until it has written them down.
+fn shards(cluster: &Cluster, user: &str, job: SlurmJobId) -> u32 {
+    let start = wait_for(&format!("first line of {job} of {user}"), SOON, || {
+        let first = starts(cluster, user, job).into_iter().next();
+        Ok(first.map_or_else(|| Look::NotYet("nothing".to_owned()), Look::Ready))
+    })
+    .unwrap();
+    let (_, count) = start["shards"].rsplit_once(':').unwrap_or(("", &start["shards"]));
+    count.parse().unwrap_or_else(|_| panic!("{start:?}"))
+}
+
+#[test]
+fn where_the_site_wants_it_who_uses_more_is_booked_with_more() {
+    let spec = ClusterSpec {
+        pool_nodes: vec![PoolNode::new("n1", "h200", Mechanism::Mps)],
+        gpus_per_node: 1,
+        policy: SharingPolicy::Any,
+        solo_seconds_min: SOLO_SECONDS_MIN,
+        // He owes one run alone once he is found out, and shares again after it.
+        scheduler_conf_extra: ["caps = false", "shards_by = \"use\"", "credit_runs = 1"]
+            .map(str::to_owned)
+            .into(),
+        ..ClusterSpec::default()
+    };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    let hers = ("alice", HONEST[0], load(HONEST[0], ENOUGH_SECONDS));
+    ran(&cluster, &[hers.clone(), hers, ("bob", QUIET, light(ENOUGH_SECONDS))]);
+    let known = || {
+        let count = profile_count(&cluster)?;
+        Ok(if count == 2 { Look::Ready(()) } else { Look::NotYet(count.to_string()) })
+    };
+    wait_for("profiles of all that ran", SOON, known).unwrap();
+
+    let first = together(&cluster, HONEST[0], (QUIET, &heavy(LONG_SECONDS)));
+    assert_eq!(group_of(&cluster, first[0]), group_of(&cluster, first[1]), "he was believed");
+    let before = shards(&cluster, "bob", first[1]);
+    found_out(&cluster, first[1]);
+    cluster.wait_for_job(first[1], &["COMPLETED"], SOON).unwrap();
+    event_of(&cluster, first[1], "use-exceeded");
+    end(&cluster, &first[..1]);
+    // Only one that is no shorter than what is believed pays for it.
+    ran(&cluster, &[("bob", QUIET, light(ENOUGH_SECONDS))]);
+
+    let again = together(&cluster, HONEST[0], (QUIET, &light(LONG_SECONDS)));
+    assert_eq!(group_of(&cluster, again[0]), group_of(&cluster, again[1]), "his run alone is over");
+    let after = shards(&cluster, "bob", again[1]);
+    assert!(after > before, "booked with {before} shards, then with {after}");
+    assert!(after + shards(&cluster, "alice", again[0]) <= 100);
+    end(&cluster, &again);
 }

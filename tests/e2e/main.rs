@@ -29,6 +29,7 @@ mod mps_faults;
 mod operators;
 mod options;
 mod outage;
+mod outsider;
 mod pace;
 mod pairs;
 mod queue_order;

@@ -19,13 +19,21 @@ const TICK: Duration = Duration::from_millis(100);
 /// Seconds from one look at the nodes to the next, and from one line for people to the next.
 const LOOK_SECONDS: f64 = 1.5;
 const TELL_SECONDS: f64 = 30.0;
-/// The period of `pillion-rescue.timer`, and how old its leases are.
+/// As whom `pillion-rescue.timer` works, its period, and how old its leases are.
+pub(crate) const RESCUER: &str = "slurm";
 const RESCUE_SECONDS: f64 = 60.0;
 const RESCUE_OLDER_THAN: &str = "120";
 /// A daemon that systemd starts again, it starts after so long.
 const RESTART_SECONDS: f64 = 1.0;
 /// A node that Slurm thinks away stays so for as long after its daemon is back; a drain likewise.
 const NODE_RECOVERY_SECONDS: f64 = 30.0;
+/// Slurm's own reason for a drain: a slurmctld that was killed has forgotten a start, makes it again on the node that still runs
+/// it, and takes the node for mad. Plain jobs' nodes get it as ours do; an admin resumes them.
+const FORGOTTEN_START: &str = "Duplicate jobid";
+/// So long after slurmctld is back it may still make a start that it had forgotten: where nodes are full it comes to it late.
+const FORGOTTEN_START_SECONDS: f64 = 600.0;
+/// The admin looks after a drained node so long after it was seen so.
+const ADMIN_SECONDS: f64 = 15.0;
 /// A scheduler or an agent that cannot work ends, and is started again, while what it needs is broken and shortly after.
 const DAEMON_RECOVERY_SECONDS: f64 = 20.0;
 /// Where the queue does not change for so long, it never will: bound, lease and start.
@@ -47,14 +55,21 @@ pub(crate) struct Seen {
     looked_at: f64,
     told_at: f64,
     rescued_at: f64,
-    /// When daemons were first seen ended.
+    /// When daemons were first seen ended, and nodes first seen drained by Slurm itself.
     ended: BTreeMap<String, f64>,
+    drained_by_slurm: BTreeMap<String, f64>,
 }
 
 impl Seen {
     fn broken_now(&self, is_it: impl Fn(Broken) -> bool, recovery: f64) -> bool {
         let now = epoch();
         self.outages.iter().any(|outage| is_it(outage.broken) && now < outage.span.until + recovery)
+    }
+
+    /// Whether slurmctld was killed not long ago.
+    fn has_forgotten_starts(&self) -> bool {
+        let is_killed = |broken| broken == Broken::Process(Part::Slurmctld, How::Kill);
+        self.broken_now(is_killed, FORGOTTEN_START_SECONDS)
     }
 }
 
@@ -236,12 +251,7 @@ fn look_after(cluster: &mut Cluster, clients: &Clients, journal: &Journal, seen:
     }
     if now - seen.rescued_at >= RESCUE_SECONDS {
         seen.rescued_at = now;
-        let (_, printed, said) =
-            clients.run("slurm", &["pillion", "rescue", "--older-than", RESCUE_OLDER_THAN], "");
-        journal.note(
-            epoch(),
-            &format!("rescue: {} {said}", printed.split_whitespace().collect::<Vec<_>>().join(" ")),
-        );
+        rescue(clients, journal, seen);
     }
     if now - seen.told_at >= TELL_SECONDS {
         seen.told_at = now;
@@ -253,6 +263,18 @@ fn look_after(cluster: &mut Cluster, clients: &Clients, journal: &Journal, seen:
             count("PENDING"),
             count("RUNNING")
         ));
+    }
+}
+
+/// What the timer of Pillion's own does where everything else of ours may be dead; it needs nothing but slurmctld.
+fn rescue(clients: &Clients, journal: &Journal, seen: &mut Seen) {
+    let words = ["pillion", "rescue", "--older-than", RESCUE_OLDER_THAN];
+    let (is_done, printed, said) = clients.run(RESCUER, &words, "");
+    let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+    journal.note(epoch(), &format!("rescue: {printed} {said}"));
+    let is_slurm_away = |broken| matches!(broken, Broken::Process(Part::Slurmctld, _));
+    if !is_done && !seen.broken_now(is_slurm_away, DAEMON_RECOVERY_SECONDS) {
+        seen.died.push(Sight { text: format!("pillion rescue ended badly: {said}") });
     }
 }
 
@@ -323,14 +345,30 @@ fn look_at_nodes(clients: &Clients, journal: &Journal, seen: &mut Seen) {
             Broken::Process(Part::Slurmctld, _) => true,
             _ => false,
         };
-        if is_away && !seen.broken_now(did_it, NODE_RECOVERY_SECONDS) {
-            let reason = line.split_once(" Reason=").map_or("", |(_, reason)| reason);
+        let reason = line.split_once(" Reason=").map_or("", |(_, reason)| reason);
+        if state.contains("DRAIN") && reason.starts_with(FORGOTTEN_START) && seen.has_forgotten_starts() {
+            resume_later(clients, journal, seen, node);
+        } else if is_away && !seen.broken_now(did_it, NODE_RECOVERY_SECONDS) {
             let sight = format!("{node} is {state}: {reason}");
             if seen.drained.insert(sight.clone()) {
                 journal.note(epoch(), &sight);
             }
         }
     }
+}
+
+/// Resumes a node that Slurm drained by itself, once some seconds have passed.
+fn resume_later(clients: &Clients, journal: &Journal, seen: &mut Seen, node: &str) {
+    let now = epoch();
+    let since = *seen.drained_by_slurm.entry(node.to_owned()).or_insert(now);
+    if now - since < ADMIN_SECONDS {
+        return;
+    }
+    seen.drained_by_slurm.remove(node);
+    let node = format!("NodeName={node}");
+    let (is_done, _, said) = clients.run("root", &["scontrol", "update", &node, "State=RESUME"], "");
+    let answer = if is_done { "taken" } else { said.as_str() };
+    journal.note(now, &format!("root resumes {node}, drained by Slurm itself ({FORGOTTEN_START}): {answer}"));
 }
 
 /// Waits for the queue to drain. Returns how the jobs are that it still holds when it no longer moves.
@@ -351,6 +389,8 @@ pub(crate) fn drain(
     loop {
         look_after(cluster, clients, journal, seen);
         let (is_told, queue, _) = clients.run("root", &["squeue", "-h", "--array", "-o", "%F_%K %i %T"], "");
+        // Its order follows priorities and begin times, which may change without end.
+        let queue = queue.lines().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("\n");
         if is_told && queue.is_empty() {
             break;
         }

@@ -1,5 +1,6 @@
 //! The cluster of a storm, and the order in which a storm passes over it.
 
+use crate::faults::RESCUER;
 use crate::{collect, faults, lanes, say};
 use pillion_core::device::Mechanism;
 use pillion_tests::cluster::spec::PoolNode;
@@ -39,6 +40,9 @@ impl World {
         for node in POOL_NODES {
             cluster.small_disk(&format!("agent/{node}"), AGENT_DISK_MIB)?;
         }
+        // As whom `pillion-rescue.timer` works, and where its programs are run.
+        let home = cluster.home(RESCUER);
+        std::fs::create_dir_all(&home).map_err(io_error("make folder", &home))?;
         cluster.start_pillion()?;
         make_known(&cluster)?;
         Ok(Self { cluster, output })

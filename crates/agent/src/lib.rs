@@ -15,6 +15,7 @@
 )]
 
 pub mod accumulator;
+mod assembly;
 mod backend;
 pub mod backoff;
 pub mod begun;

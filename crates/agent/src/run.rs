@@ -1,6 +1,7 @@
 //! Puts the components together and takes them down again in order: nobody new is served, then the devices finish what they
 //! were asked, then the journal writes what they said.
 
+use crate::assembly::{COMMANDS_LENGTH, REPORTS_LENGTH, ask_regularly, doors, make_private};
 use crate::backend::backend;
 use crate::config::{AgentMode, Config, mig_policy, mps_policy};
 use crate::devices::{Command, Devices, DevicesParts};
@@ -21,7 +22,6 @@ use crate::setup::Places;
 use crate::share::ShareTable;
 use crate::uplink::Uplink;
 use anyhow::Context as _;
-use pillion_auth::{Claimant, Door, Prover};
 use pillion_core::Clock;
 use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
@@ -32,18 +32,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, watch};
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// How long the device thread may be behind before those who ask wait.
-pub(crate) const COMMANDS_LENGTH: usize = 256;
 /// How often it is looked whether more is to be done with starts that are being ended.
 const ENDINGS_PERIOD: Duration = Duration::from_millis(500);
-/// While so many commands wait, nobody asks for one more sample.
-const SAMPLES_WAITING_MAX: usize = 8;
-/// How many reports may wait to be written.
-pub(crate) const REPORTS_LENGTH: usize = 1024;
 /// How many answers may wait for the scheduler.
 const ANSWERS_LENGTH: usize = 256;
 
@@ -189,50 +182,9 @@ fn progress_files(config: &Config) -> anyhow::Result<ProgressFiles> {
     Ok(files)
 }
 
-/// The ways to the schedulers, in the order of the configuration.
-pub(crate) fn doors(config: &Config, clock: &Arc<dyn Clock>) -> Vec<Arc<Door>> {
-    let prover = Arc::new(Prover::new(&config.auth, Arc::clone(clock)));
-    let claimant = Claimant::Agent(config.node());
-    config
-        .scheduler_addresses()
-        .into_iter()
-        .map(|(host, port)| Arc::new(Door::new(host, port, claimant.clone(), Arc::clone(&prover))))
-        .collect()
-}
-
-/// Nobody but us has business in there: it names every job.
-pub(crate) fn make_private(directory: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::create_dir_all(directory)?;
-    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))
-}
-
 /// What the parts of the agent share, from where an earlier agent left it.
 fn node(config: &Config, inventory: Inventory) -> anyhow::Result<Node> {
     let markers = config.handoff_socket.parent().unwrap_or(Path::new("/")).join("jobs");
     let shares = ShareTable::open(config.state_directory.join("shares.json"));
     Node::new(config.node(), inventory, shares, markers).context("making the markers' directory")
-}
-
-/// Asks the device thread for the same once a period.
-pub(crate) async fn ask_regularly(
-    commands: mpsc::Sender<Command>,
-    (period, command): (Duration, fn() -> Command),
-    stop: CancellationToken,
-) {
-    let mut timer = tokio::time::interval(period);
-    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            _ = timer.tick() => {}
-        }
-        // One that waits means that the driver is slow: more of them would keep tasks from registering.
-        if commands.max_capacity() - commands.capacity() >= SAMPLES_WAITING_MAX {
-            continue;
-        }
-        if let Err(mpsc::error::TrySendError::Closed(_)) = commands.try_send(command()) {
-            return;
-        }
-    }
 }

@@ -7,6 +7,7 @@
 
 pub mod steps;
 
+use crate::assembly::{COMMANDS_LENGTH, REPORTS_LENGTH, ask_regularly, doors, make_private};
 use crate::backend::observing;
 use crate::backoff::Backoff;
 use crate::config::Config;
@@ -19,7 +20,6 @@ use crate::journal_writer::write_reports;
 use crate::metrics;
 use crate::node::Node;
 use crate::procfs::ProcFs;
-use crate::run::{COMMANDS_LENGTH, REPORTS_LENGTH, ask_regularly, doors, make_private};
 use crate::sampler::{Attribution, Sampler, SamplerState, SamplerTools};
 use crate::uplink::Uplink;
 use anyhow::Context as _;

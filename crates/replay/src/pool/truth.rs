@@ -105,10 +105,9 @@ impl Foretold {
             return Self(Vec::new());
         }
         let of_all = speed_by_busy(tenants.iter().map(|tenant| busy(tenant.profile)).sum());
-        let is_uncapped_mps = |tenant: &Present<'_>| {
-            tenant.sharing.mechanism() == Mechanism::Mps && tenant.sharing.cap().is_none()
-        };
-        if tenants.iter().all(is_uncapped_mps) {
+        let is_uncapped =
+            |tenant: &Present<'_>| tenant.sharing.mechanism().can_cap() && tenant.sharing.cap().is_none();
+        if tenants.iter().all(is_uncapped) {
             // As those were of whom it was published.
             return Self(vec![of_all; tenants.len()]);
         }

@@ -100,17 +100,19 @@ impl Credit {
         Ok(())
     }
 
-    /// Whether a sample shows something that was neither seen nor reported before.
     fn is_new(&self, place: &Place, at: UnixTime) -> bool {
-        self.lock().get(place).is_none_or(|watched| !watched.is_reported && at > watched.sampled_at)
+        self.lock().get(place).is_none_or(|watched| at > watched.sampled_at)
     }
 
-    /// One sample more: what is to be reported now, where enough of the last were beyond.
+    /// One sample more: what is to be reported now, where enough of the last were beyond and nothing was reported yet.
     fn count(&self, place: &Place, group: DecisionId, at: UnixTime, look: Look) -> Option<Excess> {
         let mut devices = self.lock();
         let anew = Watched { group, sampled_at: at, window: Window::default(), is_reported: false };
         let watched = devices.entry(place.clone()).or_insert(anew);
         watched.sampled_at = at;
+        if watched.is_reported {
+            return None;
+        }
         watched.window.add(&look);
         look.excess.filter(|excess| watched.window.bears_out(excess))
     }

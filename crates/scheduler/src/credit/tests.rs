@@ -220,6 +220,19 @@ async fn what_a_tenant_uses_beyond_his_profile_is_measured_over_his_whole_sharin
     assert_eq!(world.debtors().await, []);
 }
 
+/// Whoever is found out within seconds goes on for hours: he is told once, and charged for all of it.
+#[tokio::test]
+async fn what_a_cheat_uses_is_measured_after_he_was_found_out() {
+    let world = World::new();
+    for seconds in 1..=60 {
+        world.sample(seconds, 0.95).await;
+    }
+    assert_eq!(world.debtors().await, [UserId(1001)]);
+    let start = JobStart { job_id: SlurmJobId::plain(8), restart_count: 0 };
+    let beyond = world.context.board().strains[&start].use_beyond();
+    assert!(beyond.is_some_and(|beyond| (beyond - 0.64).abs() < 1e-6), "{beyond:?}");
+}
+
 /// Under whatever name: the next job of the same user is planned alone, and says why; it is the users' and not the workload's.
 #[tokio::test]
 async fn the_next_jobs_of_that_user_are_planned_alone() {
