@@ -158,11 +158,19 @@ fn questions_about_jobs() {
     });
     let profiles = [api::ProfilesRequest { workload: text("alice/bert"), user: text("alice") }];
     let (job, user, profiles) = (encoded(job), encoded(user), encoded(profiles));
-    let (account, events) = (encoded(account), encoded(events));
+    let idle = [f64::NAN, 0.05].map(|part| api::IdleRequest {
+        for_seconds: part,
+        busy_below_fraction: part,
+        user: text("alice"),
+    });
+    let (account, events, idle) = (encoded(account), encoded(events), encoded(idle));
     let site = Site::new();
-    let values =
-        (bytes_like(job), bytes_like(user), bytes_like(account), bytes_like(events), bytes_like(profiles));
-    fuzz("questions about jobs", &values, |(job, user, account, events, profiles)| {
+    let values = (
+        (bytes_like(job), bytes_like(user), bytes_like(idle)),
+        (bytes_like(account), bytes_like(events), bytes_like(profiles)),
+    );
+    fuzz("questions about jobs", &values, |((job, user, idle), (account, events, profiles))| {
+        site.ask(&idle, &async |server, request| server.idle(request).await);
         site.ask(&job, &async |server, request| server.explain(request).await);
         site.ask(&job, &async |server, request| server.job(request).await);
         site.ask(&user, &async |server, request| server.queue(request).await);

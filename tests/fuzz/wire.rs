@@ -97,6 +97,12 @@ fn samples() -> ReportBody {
     })
 }
 
+/// As of an agent that observes.
+fn observed_run() -> ReportBody {
+    let ReportBody::JobSummary(run) = summary() else { unreachable!("it is one") };
+    ReportBody::ObservedRun(run)
+}
+
 fn launch() -> ReportBody {
     ReportBody::Launch(Launch {
         at: at(0),
@@ -121,6 +127,7 @@ fn from_agents() -> Vec<FromAgent> {
         report(summary()),
         report(samples()),
         report(launch()),
+        report(observed_run()),
         FromAgent::ShareResult(result),
         FromAgent::Conditions(vec![condition()]),
         FromAgent::EndResult(EndResult { start: JOB, outcome: EndOutcome::Ended { client_count: 2 } }),

@@ -10,7 +10,7 @@
 //! ```
 
 use crate::cluster::Cluster;
-use crate::cluster::spec::{PoolNode, SharingPolicy};
+use crate::cluster::spec::{ClusterSpec, PoolNode, SharingPolicy};
 use crate::doubles;
 use crate::error::{HarnessError, Result, io_error, system_error};
 use crate::process::Program;
@@ -226,16 +226,17 @@ impl Cluster {
         let beat = heartbeat(self);
         let written_at = || std::fs::metadata(&beat).and_then(|file| file.modified()).ok();
         let before = written_at();
+        let mode = format!(" mode={}", mode(self.spec()));
         self.start_ours(SCHEDULER, SCHEDULER, &text, Some("slurm"), environment, &socket)?;
         // A scheduler that has just begun does not act yet, and says so in its first heartbeat. One that was killed before it has
         // left a heartbeat that says that it acts.
-        wait_for("heartbeat of an active scheduler", READY_DEADLINE, || {
+        wait_for("heartbeat of a scheduler that is ready", READY_DEADLINE, || {
             self.daemon(SCHEDULER)?.check_running()?;
             let text = std::fs::read_to_string(&beat).unwrap_or_default();
             let first = text.lines().next().unwrap_or_default().to_owned();
             let is_its_own = written_at() > before;
-            let is_active = is_its_own && first.ends_with(" mode=active");
-            Ok(if is_active { Look::Ready(()) } else { Look::NotYet(first) })
+            let is_ready = is_its_own && first.ends_with(&mode);
+            Ok(if is_ready { Look::Ready(()) } else { Look::NotYet(first) })
         })
     }
     /// Starts another scheduler on the database of the first, which runs: one leads, the other follows. Returns its name as
@@ -294,6 +295,19 @@ impl Cluster {
         environment.extend(libraries.iter().map(|folder| ("LD_LIBRARY_PATH", folder.as_str())));
         self.start_ours(&agent_name(node), "pillion-agent", &text, None, &environment, &socket)
     }
+    /// Starts the agent of an ordinary node, which observes: it listens nowhere, so nobody waits for it here.
+    pub(crate) fn start_observing_agent(&mut self, node: &str) -> Result<()> {
+        self.give_folder("agent", "root")?;
+        self.give_folder(&format!("agent/{node}"), "root")?;
+        let port = self.port("scheduler")?;
+        let text = observing_agent_toml(self, node, port);
+        let name = agent_name(node);
+        let config = self.layout().write(&format!("conf/{name}.toml"), text)?;
+        let program =
+            self.program(&built("pillion-agent")?.display().to_string()).arg("--config").arg(config);
+        self.start_daemon(&name, &program)
+    }
+
     /// Ends the agent of a node.
     ///
     /// # Errors
@@ -392,15 +406,21 @@ struct Listens {
     metrics: SocketAddr,
 }
 
+/// A cluster without a pool is observed.
+fn mode(spec: &ClusterSpec) -> &'static str {
+    if spec.pool_nodes.is_empty() { "off" } else { "active" }
+}
+
 /// The configuration of `pillion-scheduler`.
 fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
     let root = cluster.root().display();
     let spec = cluster.spec();
     let Listens { agents, web, metrics } = listens;
+    let (part, partition) = if spec.pool_nodes.is_empty() { ("observe", "gpu") } else { ("pool", "shared") };
     format!(
-        "state_directory = \"{root}/scheduler\"\nmode = \"active\"\nbound_seconds = {bound}\n\
+        "state_directory = \"{root}/scheduler\"\nmode = \"{mode}\"\nbound_seconds = {bound}\n\
          scan_period_seconds = 0.5\nheartbeat_path = \"{root}/scheduler/heartbeat\"\n\
-         [pool]\npartitions = [\"shared\"]\n\
+         [{part}]\npartitions = [\"{partition}\"]\n\
          [slurm]\nconf = \"{conf}\"\n\
          [listen]\ntcp = \"{agents}\"\nsocket = \"{root}/run/scheduler.sock\"\n\
          [auth]\nmethod = \"munge\"\nmunge_socket = \"{root}/munge/sock\"\n\
@@ -408,6 +428,7 @@ fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
          [metrics]\nlisten_address = \"{metrics}\"\n\
          [policy]\nusers = \"{users}\"\nsolo_seconds_min = {solo}\n{extra}\n",
         extra = spec.scheduler_conf_extra.join("\n"),
+        mode = mode(spec),
         bound = spec.bound_seconds,
         solo = spec.solo_seconds_min,
         conf = cluster.layout().slurm_conf().display(),
@@ -430,6 +451,18 @@ fn agent_toml(cluster: &Cluster, node: &str, port: u16, metrics: SocketAddr) -> 
         is_cut = cluster.spec().pool_nodes.iter().any(|pool| pool.name == node && pool.is_cut),
         backend = doubles::backend(cluster, node).as_str(),
         multi_user = cluster.spec().policy != SharingPolicy::SameUser,
+    )
+}
+
+/// The configuration of an agent that observes.
+fn observing_agent_toml(cluster: &Cluster, node: &str, port: u16) -> String {
+    let root = cluster.root().display();
+    format!(
+        "[agent]\nmode = \"observe\"\nnode_name = \"{node}\"\nstate_directory = \"{root}/agent/{node}\"\n\
+         backend = \"simulated\"\n\
+         [agent.scheduler]\nendpoint = \"https://127.0.0.1:{port}\"\nretry_seconds_max = 1.0\n\
+         [agent.auth]\nmethod = \"munge\"\nmunge_socket = \"{root}/munge/sock\"\n\
+         [agent.simulated]\nsocket = \"{root}/run/{node}/devices.sock\"\n",
     )
 }
 

@@ -23,6 +23,7 @@ mod doubles;
 pub mod error;
 pub mod host;
 pub mod monitoring;
+mod observing;
 pub mod peers;
 pub mod process;
 pub mod services;

@@ -2,12 +2,14 @@
 
 mod act;
 mod characterize;
+mod idle;
 mod plan;
 mod replay;
 mod scale;
 
 pub use act::{DrainArgs, EventsArgs, EvictArgs, TopArgs, UndrainArgs};
 pub use characterize::CharacterizeArgs;
+pub use idle::IdleArgs;
 pub use plan::{BacktestArgs, FirstRunsArg, ObjectiveArg, ObserveArg, PlanArgs, Switch, UsersArg};
 pub use replay::{AnonymiseArgs, OrderArg, ReplayAction, ReplayArgs};
 pub use scale::{BudgetArg, ScaleArgs};
@@ -133,6 +135,8 @@ pub enum Command {
     Evict(EvictArgs),
     /// The rules that are in force: each value, where it comes from, and what it means
     Policy,
+    /// GPUs that jobs hold and do not use: whose, since when, and a text for a mail
+    Idle(IdleArgs),
     /// What happened to nodes and jobs: faults, victims, evictions, drains
     Events(EventsArgs),
     /// The pool, live: who is on which GPU, what it does, and who waits

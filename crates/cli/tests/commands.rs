@@ -131,6 +131,7 @@ async fn a_report_fits_on_one_screen() {
     snapshot(&harness, "report_ended", "report 42", 0).await;
     snapshot(&harness, "report_running", "report 44", 0).await;
     snapshot(&harness, "report_evicted", "report 45", 0).await;
+    snapshot(&harness, "report_observed", "report 51", 0).await;
     let lines = harness.run("report 42").await.out;
     assert!(lines.lines().count() < 24, "{lines}");
 }
@@ -143,6 +144,40 @@ async fn explain_tells_the_whole_story_and_hides_partners() {
     let wrong = harness.run("explain 42.batch").await;
     assert_eq!(wrong.code, 64);
     assert!(wrong.err.contains("write 33, or 33_2 for an array task"), "{}", wrong.err);
+}
+
+#[tokio::test]
+async fn idle_says_who_holds_what_without_work() {
+    let harness = Harness::start();
+    snapshot(&harness, "idle", "idle", 0).await;
+    let long = harness.run("idle --for 10h --busy-below 1% --noheader --parsable2").await;
+    assert_eq!(long.out.lines().count(), 1, "{}", long.out);
+    let mail = harness.run("idle --mail").await;
+    insta::assert_snapshot!("idle_mail", mail.out);
+    for (line, said) in [
+        ("idle --for 1", "a duration is expected; write 30m, 1h or 2d"),
+        ("idle --busy-below 7%", "1%, 5%, 10% or 25% is expected"),
+        ("idle --mail --json", "cannot be used with"),
+    ] {
+        let wrong = harness.run(line).await;
+        assert_eq!((wrong.code, wrong.out.as_str()), (64, ""), "{line}");
+        assert!(wrong.err.contains(said), "{line}: {}", wrong.err);
+    }
+}
+
+/// Those of docs/evaluate.md that ask a scheduler; its job stands for one that is observed.
+#[tokio::test]
+async fn the_commands_for_observed_partitions_are_run() {
+    let harness = Harness::start();
+    let page = include_str!("../../../docs/evaluate.md");
+    let lines = page.lines().filter_map(|line| line.strip_prefix("pillion "));
+    let lines: Vec<String> =
+        lines.filter(|line| !line.starts_with("replay ")).map(|line| line.replace("4711", "51")).collect();
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    for line in lines {
+        let ran = harness.run(&line).await;
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
+    }
 }
 
 #[tokio::test]

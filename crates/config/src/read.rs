@@ -5,6 +5,7 @@ use crate::mistake::{ConfigError, Mistake};
 use crate::rules::{is_name, is_socket_path};
 use crate::schema::schema_of;
 use crate::{Agent, AgentMode, Scheduler};
+use pillion_core::heartbeat::Mode;
 use serde::Deserialize;
 use serde::de::IntoDeserializer as _;
 use std::path::Path;
@@ -55,7 +56,7 @@ pub fn parse_scheduler(text: &str) -> Result<Scheduler, Vec<Mistake>> {
     let partitions = "pool.partitions";
     let is_judged = mistakes.iter().any(|mistake| mistake.key == partitions);
     let scheduler: Scheduler = taken(text, file.clone(), mistakes)?;
-    if scheduler.pool.partitions.is_empty() && !is_judged {
+    if scheduler.pool.partitions.is_empty() && scheduler.observe.partitions.is_empty() && !is_judged {
         let line = line_of(place, file.get_ref(), partitions);
         let sentence =
             "pool.partitions is missing; write the pool's partitions into [pool], partitions = [\"shared\"]";
@@ -108,7 +109,7 @@ fn placed(place: Place<'_>, file: &DeTable<'_>, wrong: Vec<(&'static str, String
 
 /// What settings of the scheduler must hold together: key and sentence.
 fn in_scheduler(scheduler: &Scheduler) -> Vec<(&'static str, String)> {
-    let mut wrong = Vec::new();
+    let mut wrong = beside_a_pool(scheduler);
     if let Some(address) = scheduler.web.listen_address.filter(|it| !it.ip().is_loopback())
         && !scheduler.web.allow_remote
     {
@@ -121,6 +122,23 @@ fn in_scheduler(scheduler: &Scheduler) -> Vec<(&'static str, String)> {
     wrong.extend(scheduler.auth.wrong_with([scheduler.listen.tcp.ip().to_string().as_str()]));
     let weakness = scheduler.database.url.as_deref().and_then(crate::database::weakness);
     wrong.extend(weakness.map(|sentence| ("database.url", sentence)));
+    wrong
+}
+
+/// What is observed is no pool, and without a pool nothing is managed.
+fn beside_a_pool(scheduler: &Scheduler) -> Vec<(&'static str, String)> {
+    let (pool, observed) = (&scheduler.pool.partitions, &scheduler.observe.partitions);
+    let mut wrong = Vec::new();
+    if let Some(both) = observed.iter().find(|name| pool.contains(name)) {
+        let sentence =
+            format!("a list with {both:?}, which is a pool (pool.partitions); name ordinary partitions only");
+        wrong.push(("observe.partitions", sentence));
+    }
+    if pool.is_empty() && scheduler.mode == Mode::Active {
+        let sentence =
+            "\"active\" needs a pool; write mode = \"off\", or name the pool's partitions (pool.partitions)";
+        wrong.push(("mode", sentence.to_owned()));
+    }
     wrong
 }
 

@@ -35,6 +35,8 @@ pub struct Scheduler {
     pub scan_period_seconds: f64,
     /// Which partitions are the pool.
     pub pool: PoolConfig,
+    /// Which partitions are only observed.
+    pub observe: ObserveConfig,
     /// How Slurm is reached.
     pub slurm: SlurmConfig,
     /// Where what was learnt is kept.
@@ -58,7 +60,8 @@ pub struct Scheduler {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PoolConfig {
-    /// Partitions whose nodes serve shards only, in order of preference: a job goes to the first that could run it.
+    /// Partitions whose nodes serve shards only, in order of preference: a job goes to the first that could run it. May be absent
+    /// where observe.partitions is given.
     #[schemars(length(min = 1), extend("x-example" = ["shared"]))]
     pub partitions: Vec<String>,
     /// Names by device model under which users may ask for a GPU (--gres=gpu:hopper:1), besides the model itself. The pool's
@@ -66,6 +69,17 @@ pub struct PoolConfig {
     /// `pillion status --json`.
     #[schemars(extend("x-example" = { "h200": ["h200", "hopper"] }))]
     pub gpu_types: BTreeMap<String, Vec<String>>,
+}
+
+/// `[observe]`: which partitions are only observed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ObserveConfig {
+    /// Ordinary partitions whose jobs with GPUs are measured by agents with mode = "observe", and learnt from. Nothing is changed
+    /// there: Slurm is only read, and jobs stay as their users wrote them. With it a pool is not needed. Nodes that stand in the
+    /// pool as well are the pool's.
+    #[schemars(extend("x-example" = ["gpu"]))]
+    pub partitions: Vec<String>,
 }
 
 /// `[slurm]`: how Slurm's programs are run.
@@ -378,6 +392,7 @@ impl Default for Scheduler {
             bound_seconds: 600,
             scan_period_seconds: 2.0,
             pool: PoolConfig::default(),
+            observe: ObserveConfig::default(),
             slurm: SlurmConfig::default(),
             database: DatabaseConfig::default(),
             listen: ListenConfig::default(),

@@ -229,6 +229,25 @@ fn the_pool_has_to_be_named() {
 }
 
 #[test]
+fn what_is_observed_is_no_pool_and_needs_none() {
+    let alone = parse_scheduler("[observe]\npartitions = [\"gpu\"]\n").unwrap();
+    assert_eq!((alone.pool.partitions.len(), &alone.observe.partitions[..]), (0, &["gpu".to_owned()][..]));
+    let both = "[pool]\npartitions = [\"a\", \"b\"]\n[observe]\npartitions = [\"c\", \"b\"]\n";
+    assert_eq!(
+        lines(&mistakes(Part::Scheduler, both, "n1")),
+        [
+            "line 4: observe.partitions = a list with \"b\", which is a pool (pool.partitions); name ordinary partitions only"
+        ]
+    );
+    assert_eq!(
+        lines(&mistakes(Part::Scheduler, "mode = \"active\"\n[observe]\npartitions = [\"gpu\"]\n", "n1")),
+        [
+            "line 1: mode = \"active\" needs a pool; write mode = \"off\", or name the pool's partitions (pool.partitions)"
+        ]
+    );
+}
+
+#[test]
 fn a_file_of_earlier_releases_is_still_the_agents() {
     let text = "node_name = 'n7'\nhandoff_socket = '/run/%n/a.sock'\nbackend = 'nvidia'\n[simulated]\nsocket = '/x/%n.sock'\n\
                 [nvidia]\nlibrary = '/x/%n.so'\n[devices]\ngres_types = ['gpu0', 'gpu1']\n[scheduler]\nendpoint = 'http://c:1'\n";

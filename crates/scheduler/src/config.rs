@@ -17,6 +17,7 @@ use std::time::Duration;
 pub fn settings(config: &Scheduler) -> Settings {
     Settings {
         pool: config.pool.partitions.clone(),
+        observed: config.observe.partitions.clone(),
         bound: Duration::from_secs(config.bound_seconds),
         mode: config.mode,
         history_kept: days(config.database.history_kept_days),

@@ -8,6 +8,8 @@ use crate::first_runs::seen::FirstRunSeen;
 use crate::idle::Idle;
 use crate::log::Repeats;
 use crate::metrics::{CountedSlurm, Tally};
+use crate::observe::activity::Activity;
+use crate::observe::seen::Observed;
 use crate::pace::settings::PaceSettings;
 use crate::rules::Rule;
 use crate::scan::Scan;
@@ -27,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tracing::warn;
@@ -40,6 +42,8 @@ const FENCE_MISSING: Duration = Duration::from_mins(10);
 pub struct Settings {
     /// Partitions of the pool, in order of preference.
     pub pool: Vec<String>,
+    /// Ordinary partitions that are only observed.
+    pub observed: Vec<String>,
     /// The longest that Slurm holds a job back without us.
     pub bound: Duration,
     /// What is done with decisions.
@@ -82,6 +86,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             pool: vec!["shared".to_owned()],
+            observed: Vec::new(),
             bound: Duration::from_mins(10),
             mode: Mode::Active,
             policy: Policy::default(),
@@ -109,6 +114,8 @@ impl Default for Settings {
 pub struct Board {
     /// The last scan.
     pub scan: Option<Arc<Scan>>,
+    /// What is observed.
+    pub observed: Arc<Observed>,
     /// Slurm's version, once asked.
     pub slurm_version: Option<SlurmVersion>,
     /// What users may not see of each other, and when Slurm said so.
@@ -224,6 +231,8 @@ pub struct Context {
     /// Connections that found no place.
     pub turned_away: Arc<TurnedAway>,
     board: RwLock<Board>,
+    /// How busy the devices of observed nodes are.
+    activity: Mutex<Activity>,
     leading: AtomicBool,
     /// Whether another scheduler is known to lead.
     following: watch::Sender<bool>,
@@ -259,6 +268,7 @@ impl Context {
             repeats: Repeats::default(),
             turned_away,
             board,
+            activity: Mutex::default(),
             leading,
             following,
         }
@@ -275,6 +285,10 @@ impl Context {
     /// The board, to change; never held across an `await`.
     pub fn board_mut(&self) -> RwLockWriteGuard<'_, Board> {
         self.board.write().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// How busy the devices of observed nodes are; never held across an `await`.
+    pub(crate) fn activity(&self) -> MutexGuard<'_, Activity> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// The time now.
     pub fn now(&self) -> UnixTime {
@@ -294,11 +308,19 @@ impl Context {
     pub async fn first_scan(&self, wait: Duration) -> Option<Arc<Scan>> {
         self.scan_when(wait, || self.board().scan.clone()).await
     }
+    /// Waits until observed partitions were read since we were started.
+    pub async fn first_observed(&self, wait: Duration) -> Option<Arc<Observed>> {
+        self.when(wait, || Some(Arc::clone(&self.board().observed)).filter(|observed| observed.at.is_some()))
+            .await
+    }
     async fn scan_when(&self, wait: Duration, newest: impl Fn() -> Option<Arc<Scan>>) -> Option<Arc<Scan>> {
+        self.when(wait, newest).await
+    }
+    async fn when<T>(&self, wait: Duration, newest: impl Fn() -> Option<T>) -> Option<T> {
         let found = async {
             loop {
-                if let Some(scan) = newest() {
-                    return scan;
+                if let Some(found) = newest() {
+                    return found;
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }

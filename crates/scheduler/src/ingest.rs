@@ -10,9 +10,12 @@ use pillion_core::decision::DecisionState;
 use pillion_core::event::EventKind;
 use pillion_core::health::DeviceCondition;
 use pillion_core::name::{NameSource, is_profile_of};
-use pillion_core::report::{AgentHello, Launch, Report, ReportBody, ShareResult, ToAgent};
+use pillion_core::report::{
+    AgentHello, DeviceSamples, JobSummary, Launch, Report, ReportBody, ShareResult, ToAgent,
+};
 use pillion_core::{NodeName, WorkloadName};
-use pillion_store::{Event, Naming};
+use pillion_store::{Event, Naming, ObservedJob};
+use std::borrow::Cow;
 use std::sync::Arc;
 use tracing::{info, warn};
 
@@ -57,12 +60,23 @@ impl Ingest {
             self.name_workload(launch).await?;
         }
         if let Some(report) = report
-            && self.context.store.ingest(node, journal_id, &report).await?
+            && self.context.store.ingest(node, journal_id, &self.kept(node, &report)).await?
         {
             self.context.board_mut().reported_at = Some(self.context.now());
             self.react(node, &report.body).await?;
         }
         Ok(true)
+    }
+
+    /// What of a report is kept: of an observed node not each sample, but how busy its devices were minute by minute.
+    fn kept<'a>(&self, node: &NodeName, report: &'a Report) -> Cow<'a, Report> {
+        match &report.body {
+            ReportBody::Samples(samples) if self.context.agents.observes(node) => {
+                let empty = DeviceSamples { recorded_at: samples.recorded_at, samples: Vec::new() };
+                Cow::Owned(Report { body: ReportBody::Samples(empty), ..report.clone() })
+            }
+            _ => Cow::Borrowed(report),
+        }
     }
 
     /// What of a report counts; `None`: nobody can say yet.
@@ -87,7 +101,18 @@ impl Ingest {
                 (format!("a summary of {}", summary.start), truth::summary(summary, reporter, word))
             }
             ReportBody::ObservedRun(run) => {
-                (format!("an observed run of {}", run.start), Verdict::Dropped(Doubt::UnknownStart))
+                let starts = self.observed_starts(run.start.job_id.id).await?;
+                // Where nothing is observed any more, nobody waits for a look that never comes.
+                let is_over = context.settings.observed.is_empty();
+                let scanned_at = if is_over { Some(context.now()) } else { context.board().observed.at };
+                match truth::observed_run(run, reporter, &starts, scanned_at) {
+                    Ok(start) => {
+                        let run = JobSummary { start, ..(**run).clone() };
+                        let body = ReportBody::ObservedRun(Box::new(run));
+                        return Ok(Some(Some(Report { body, ..report.clone() })));
+                    }
+                    Err(verdict) => (format!("an observed run of job {}", run.start.job_id), verdict),
+                }
             }
             ReportBody::Launch(launch) => {
                 let decision = match launch.decision_id {
@@ -108,6 +133,17 @@ impl Ingest {
                 Some(None)
             }
         })
+    }
+
+    /// All starts that are known under an inner number of Slurm's: of the last scans, and of before.
+    async fn observed_starts(&self, number: u32) -> Result<Vec<ObservedJob>, TickError> {
+        let observed = Arc::clone(&self.context.board().observed);
+        let mut starts: Vec<ObservedJob> =
+            observed.jobs.iter().filter(|job| job.inner_id == number).cloned().collect();
+        let mut before = self.context.store.observed_by_number(&[number]).await?;
+        before.retain(|job| !starts.iter().any(|known| known.start == job.start));
+        starts.append(&mut before);
+        Ok(starts)
     }
 
     /// A report that cannot be read: counted, and reported now and then, as what is not believed.
@@ -144,7 +180,13 @@ impl Ingest {
 
     async fn react(&self, node: &NodeName, body: &ReportBody) -> Result<(), TickError> {
         match body {
-            ReportBody::Samples(samples) => self.context.agents.set_readings(node, samples),
+            ReportBody::Samples(samples) => {
+                self.context.agents.set_readings(node, samples);
+                if self.context.agents.observes(node) {
+                    let (skew_seconds, _) = self.context.agents.reporter(node);
+                    self.context.activity().sampled(node, skew_seconds, samples);
+                }
+            }
             ReportBody::JobSummary(_) => {
                 self.context.nudges.watch.notify_one();
                 self.context.nudges.profile.notify_one();

@@ -31,6 +31,7 @@ mod log;
 pub mod metrics;
 pub mod misses;
 pub mod names;
+pub mod observe;
 pub mod pace;
 pub mod profile;
 pub mod program;

@@ -13,6 +13,7 @@ use crate::heartbeat::Beat;
 use crate::housekeep::Housekeep;
 use crate::misses::Misses;
 use crate::names::Names;
+use crate::observe::Observe;
 use crate::pace::Pace;
 use crate::profile::Profile;
 use crate::release::Release;
@@ -48,7 +49,7 @@ macro_rules! reconcile {
 
 reconcile!(
     Watch, Engine, Release, Profile, Judge, Requeuer, Ending, Train, Renew, Names, Misses, Strays, Credit,
-    Pace, Housekeep,
+    Pace, Observe, Housekeep,
 );
 
 #[async_trait]
@@ -103,6 +104,7 @@ pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) 
         task("pace", every(1), None, Pace::new(world())),
         task("first-runs", every(2), None, FirstRuns::new(world())),
         task("names", every(10), Some(&nudges.names), Names::new(world())),
+        task("observe", every(5), None, Observe::new(world())),
         task("strays", every(60), None, Strays::new(world())),
         task("housekeep", every(600), None, Housekeep::new(world())),
     ]

@@ -97,7 +97,8 @@ pub fn built_in() -> [Rule; 2] {
 /// The mechanisms of the devices that agents reported, with the number of devices: `["ccs: 4", "mps: 8"]`.
 pub fn mechanisms(agents: &BTreeMap<NodeName, AgentState>) -> Rule {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for device in agents.values().flat_map(|agent| &agent.devices) {
+    let sharing = agents.values().filter(|agent| !agent.observes);
+    for device in sharing.flat_map(|agent| &agent.devices) {
         *counts.entry(device.mechanism.to_string()).or_default() += 1;
     }
     let counts: Vec<String> = counts.iter().map(|(name, count)| format!("\"{name}: {count}\"")).collect();

@@ -214,6 +214,7 @@ pub(crate) fn agent(devices: Vec<DeviceDescription>) -> AgentState {
         devices,
         version: String::new(),
         is_connected: true,
+        observes: false,
         last_seen_at: at(NOW),
         clock_skew_seconds: 0.0,
         conditions: BTreeMap::new(),

@@ -22,6 +22,8 @@ pub enum Page {
     Heatmap,
     /// The jobs that wait, in their order.
     Queue,
+    /// GPUs that jobs hold and do not use.
+    Idle,
     /// One decision, by its number.
     Decision(u64),
     /// One job, by its id: `33`, `33_2`.
@@ -38,12 +40,13 @@ pub enum Page {
 
 impl Page {
     /// The pages of the navigation, with their names.
-    pub const NAVIGATION: [(Self, &'static str); 5] = [
+    pub const NAVIGATION: [(Self, &'static str); 6] = [
         (Self::Cluster, "Cluster"),
         (Self::Gains, "Gains"),
         (Self::Heatmap, "Heatmap"),
         (Self::Pairs, "Pairs"),
         (Self::Queue, "Queue"),
+        (Self::Idle, "Idle"),
     ];
 
     /// The page of a path; `None`: there is none.
@@ -59,6 +62,7 @@ impl Page {
             ("pairs", true) => Self::Pairs,
             ("heatmap", true) => Self::Heatmap,
             ("queue", true) => Self::Queue,
+            ("idle", true) => Self::Idle,
             ("style.css", true) => Self::Style,
             ("icon.svg", true) => Self::Icon,
             ("decisions", false) => Self::Decision(name.parse().ok()?),
@@ -77,6 +81,7 @@ impl Page {
             Self::Pairs => "/pairs".to_owned(),
             Self::Heatmap => "/heatmap".to_owned(),
             Self::Queue => "/queue".to_owned(),
+            Self::Idle => "/idle".to_owned(),
             Self::Style => "/style.css".to_owned(),
             Self::Icon => "/icon.svg".to_owned(),
             Self::Decision(id) => format!("/decisions/{id}"),

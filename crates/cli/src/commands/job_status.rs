@@ -37,8 +37,8 @@ pub(super) fn render(
 /// Why nothing is told of a job.
 pub(super) fn unknown(job: SlurmJobId) -> String {
     format!(
-        "Job {job} is not known to Pillion: it was submitted a moment ago, or without --colocate, it is not \
-         yours, or it was forgotten after the site's time of keeping"
+        "Job {job} is not known to Pillion: it was submitted a moment ago, or without --colocate outside the \
+         observed partitions, it is not yours, or it was forgotten after the site's time of keeping"
     )
 }
 

@@ -8,6 +8,7 @@ pub mod drain;
 pub mod events;
 pub mod evict;
 pub mod explain;
+pub mod idle;
 pub(crate) mod job_status;
 pub mod keygen;
 pub mod model;
@@ -35,6 +36,9 @@ use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
 use crate::output::{Answer, Format, Output};
 use pillion_core::Clock;
+
+/// Why `top` takes none of the options for scripts.
+const TOP_IS_DRAWN: &str = "top is for people; scripts read 'nodes', 'pairs' and 'queue'";
 
 /// Runs the command that was asked for.
 ///
@@ -94,14 +98,14 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         }
         Command::Evict(order) => evict::evict(&mut connect(address).await?, order).await?,
         Command::Policy => policy::fetch(&mut connect(address).await?).await?,
+        Command::Idle(idle) => idle::fetch(&mut connect(address).await?, idle).await?,
         Command::Events(events) => {
             let request = events::request(events, clock.now())?;
             events::fetch(&mut connect(address).await?, request).await?
         }
         Command::Top(top) => {
             if args.global.format() != Format::Table || !args.global.columns.is_empty() {
-                let other = "top is for people; scripts read 'nodes', 'pairs' and 'queue'";
-                return Err(CliError::Usage(other.to_owned()));
+                return Err(CliError::Usage(TOP_IS_DRAWN.to_owned()));
             }
             crate::top::run(top, address, clock).await?;
             return Ok(exit::OK);

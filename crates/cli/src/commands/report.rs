@@ -6,7 +6,7 @@ use crate::client::Operator;
 use crate::error::CliError;
 use crate::format;
 use crate::output::Answer;
-use pillion_api::JobStatus;
+use pillion_api::{HeldDevice, JobStatus};
 use pillion_core::amount::Amount;
 use pillion_core::event::EventKind;
 use pillion_core::metric::{Metric, Metrics};
@@ -28,6 +28,9 @@ fn lines(status: &JobStatus) -> Vec<String> {
     say(&mut lines, "Workload", job.workload_name);
     say(&mut lines, "State", Some(status.state().to_owned()));
     say(&mut lines, "GPU", device(status));
+    for held in &status.held_devices {
+        say(&mut lines, "GPU", Some(held_device(held)));
+    }
     say(&mut lines, "Waited", waited(status));
     say(&mut lines, "Ran", ran(status));
     say(&mut lines, "Share", share(status));
@@ -43,7 +46,7 @@ fn lines(status: &JobStatus) -> Vec<String> {
     }
     say(&mut lines, "Advice", status.advice.clone());
     say(&mut lines, "Taught", taught(status));
-    if status.run.is_none() {
+    if status.run.is_none() && status.held_devices.is_empty() {
         let why = if status.ending.is_some() {
             "Nothing was measured of this run: the node's agent was not responding, or the job did not use its GPU"
         } else {
@@ -67,6 +70,17 @@ fn taught(status: &JobStatus) -> Option<String> {
         }
         LessonKind::Shared => return None,
     })
+}
+
+/// What was seen of a device that a start of an observed partition holds.
+fn held_device(held: &HeldDevice) -> String {
+    let place = format!("{} {}", held.node, held.gres_type);
+    if held.seen_seconds <= 0.0 {
+        return format!("{place}: nobody has looked at it");
+    }
+    let unused = if held.was_used { "" } else { ", never used by the job" };
+    let (idle, seen) = (format::duration(Some(held.idle_seconds)), format::duration(Some(held.seen_seconds)));
+    format!("{place}: {idle} of {seen} without work (busy under 5 %){unused}")
 }
 
 fn device(status: &JobStatus) -> Option<String> {

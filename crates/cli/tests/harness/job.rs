@@ -2,8 +2,8 @@
 
 use super::{NOW, decision, host, queue_job};
 use pillion_api::{
-    AccountRequest, AccountResponse, AccountRow, Decision, Event, JobResponse, JobStatus, Member, Profile,
-    QueueJob, ScaleSum, SlowCause,
+    AccountRequest, AccountResponse, AccountRow, Decision, Event, HeldDevice, JobResponse, JobStatus, Member,
+    Profile, QueueJob, ScaleSum, SlowCause,
 };
 use pillion_proto::v1::{ActivityMeans, JobSummary};
 
@@ -34,9 +34,35 @@ pub(super) fn job(job_id: &str) -> JobResponse {
         },
         "45" => evicted(),
         "46" => whole(),
+        "51" => observed(),
         _ => return JobResponse::default(),
     };
     JobResponse { found: true, status: Some(status) }
+}
+
+/// One of two GPUs in an observed partition, of which the second was never used.
+fn observed() -> JobStatus {
+    let held = |gres_type: &str, idle_seconds: f64, was_used| HeldDevice {
+        node: "n7".to_owned(),
+        gres_type: gres_type.to_owned(),
+        seen_seconds: 90_000.0,
+        idle_seconds,
+        was_used,
+    };
+    JobStatus {
+        job: Some(QueueJob {
+            state: "running".to_owned(),
+            partition: "gpu".to_owned(),
+            slowdown_ratio_max: None,
+            starts_alone_at_seconds: None,
+            ..queue_job("51", "alice")
+        }),
+        node: Some("n7".to_owned()),
+        started_at_seconds: Some(NOW - 90_000.0),
+        held_devices: vec![held("g0", 1_800.0, true), held("g1", 90_000.0, false)],
+        now_seconds: NOW,
+        ..JobStatus::default()
+    }
 }
 
 fn profile(json: &str) -> Profile {

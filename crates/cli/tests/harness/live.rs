@@ -2,8 +2,8 @@
 
 use super::{NOW, host, queue_job};
 use pillion_api::{
-    Activity, Event, EventsRequest, EventsResponse, Member, PolicyResponse, PolicyRule, TopCounts, TopDevice,
-    TopRequest, TopResponse,
+    Activity, Event, EventsRequest, EventsResponse, IdleDevice, IdleRequest, IdleResponse, Member,
+    PolicyResponse, PolicyRule, TopCounts, TopDevice, TopRequest, TopResponse,
 };
 
 pub(super) fn policy() -> PolicyResponse {
@@ -52,6 +52,42 @@ pub(super) fn events(request: &EventsRequest) -> EventsResponse {
     let limit = usize::try_from(request.limit).expect("a few");
     let excess = events.len().saturating_sub(limit);
     EventsResponse { events: events.split_off(excess), has_more: excess > 0 }
+}
+
+/// Two GPUs of alice without work, and one of bob whose user wrote what he liked into its name.
+pub(super) fn idle(request: &IdleRequest) -> IdleResponse {
+    let device = |job_id: &str, user: &str, gres_type: &str, hours: f64| IdleDevice {
+        job_id: job_id.to_owned(),
+        user: user.to_owned(),
+        account: "ml".to_owned(),
+        partition: "gpu".to_owned(),
+        workload: Some(format!("{user}/line-4f1c09aa12bc77de")),
+        workload_name: Some(format!("{user}/notebook")),
+        node: "n7".to_owned(),
+        gres_type: gres_type.to_owned(),
+        device_model: Some("a100".to_owned()),
+        since_seconds: NOW - hours * 3600.0,
+        idle_seconds: hours * 3600.0,
+        has_process: gres_type == "g1",
+        job_started_at_seconds: NOW - 90_000.0,
+    };
+    let mut devices = vec![
+        device("51", "alice", "g0", 20.5),
+        device("51", "alice", "g1", 3.0),
+        device("52", "bob", "g2", 1.25),
+    ];
+    devices.retain(|it| {
+        it.idle_seconds >= request.for_seconds && (request.user.is_empty() || it.user == request.user)
+    });
+    IdleResponse {
+        for_seconds: request.for_seconds,
+        busy_below_fraction: request.busy_below_fraction,
+        now_seconds: NOW,
+        seen_at_seconds: Some(NOW - 2.0),
+        held_count: 9,
+        unseen_count: 2,
+        devices,
+    }
 }
 
 /// A pool of 8,000 GPUs, of which the rows that were asked for and no more are sent.

@@ -3,6 +3,7 @@
 mod act;
 mod job;
 mod live;
+mod models;
 mod scale;
 
 use pillion_api::operator_service_server::{OperatorService, OperatorServiceServer};
@@ -11,7 +12,7 @@ use pillion_api::{
     DecidedRequest, DecidedResponse, Decision, DeviceStatus, DrainRequest, DrainResponse, DryRunRequest,
     DryRunResponse, Estimate, Event, EventsRequest, EventsResponse, EvictRequest, EvictResponse,
     ExplainRequest, ExplainResponse, Explanation, Fault, Faults, HeatmapRequest, HeatmapResponse,
-    JobExplanation, JobRequest, JobResponse, Member, MetricStatus, Model, ModelScore, ModelsRequest,
+    IdleRequest, IdleResponse, JobExplanation, JobRequest, JobResponse, Member, MetricStatus, ModelsRequest,
     ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse, PolicyRequest, PolicyResponse,
     Profile, ProfileSlice, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse,
     RefusedPeer, ScaleRequest, ScaleResponse, StatusRequest, StatusResponse, TopRequest, TopResponse,
@@ -368,33 +369,7 @@ impl OperatorService for Fixtures {
     }
 
     async fn models(&self, request: Request<ModelsRequest>) -> Result<Response<ModelsResponse>, Status> {
-        let score = |log_score_mean, error_mean, below_low_fraction| {
-            Some(ModelScore { log_score_mean, error_mean, below_low_fraction })
-        };
-        let first = Model {
-            version: 1,
-            state: "active".to_owned(),
-            kind: "learned-1".to_owned(),
-            trained_at_seconds: NOW - 600.0,
-            observation_count: 1,
-            reason: "one sharing went worse than thought possible; too few outcomes are new for a backtest"
-                .to_owned(),
-            ..Model::default()
-        };
-        let second = Model {
-            version: 2,
-            state: "rejected".to_owned(),
-            trained_at_seconds: NOW,
-            observation_count: 6,
-            outcome_count: 6,
-            candidate: score(0.501, 0.1204, 0.5),
-            incumbent: score(1.03, 0.07, 0.0),
-            incumbent_version: Some(1),
-            reason: "5 new observations; on 6 outcomes held out, its log score is 0.50 against 1.03"
-                .to_owned(),
-            ..first.clone()
-        };
-        let mut models = vec![second, first];
+        let mut models = models::newest_first();
         models.truncate(usize::try_from(request.into_inner().limit).expect("a few"));
         Ok(Response::new(ModelsResponse { models }))
     }
@@ -500,6 +475,10 @@ impl OperatorService for Fixtures {
 
     async fn events(&self, request: Request<EventsRequest>) -> Result<Response<EventsResponse>, Status> {
         Ok(Response::new(live::events(&request.into_inner())))
+    }
+
+    async fn idle(&self, request: Request<IdleRequest>) -> Result<Response<IdleResponse>, Status> {
+        Ok(Response::new(live::idle(&request.into_inner())))
     }
 
     async fn top(&self, request: Request<TopRequest>) -> Result<Response<TopResponse>, Status> {

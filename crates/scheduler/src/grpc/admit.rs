@@ -2,8 +2,10 @@
 //! calls from the node's own address. Of two streams of one node the first goes before, until it ends or misses its keep-alive.
 
 use crate::context::Context;
+use crate::scan::Scan;
 use pillion_auth::{Claimant, Identity, Peer};
 use pillion_core::report::AgentHello;
+use pillion_slurm::Node;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 use tonic::Status;
@@ -46,17 +48,16 @@ async fn judge(context: &Context, peer: &Peer, hello: &AgentHello) -> Result<(),
     let scan = context.first_scan(SCAN_WAIT_MAX).await.ok_or_else(|| {
         Status::unavailable("Slurm's nodes are not known yet; see that slurmctld answers the scheduler")
     })?;
-    if hello.observes {
-        return Err(Status::permission_denied(
-            "it observes (agent.mode), and this scheduler observes no partition",
-        ));
-    }
-    let node = scan.node(&hello.node).ok_or_else(|| {
-        let pool = context.settings.pool.join(",");
-        Status::permission_denied(format!(
-            "it is no node of the pool (pool.partitions: {pool}), as Slurm has it"
-        ))
-    })?;
+    let node = if hello.observes {
+        observed_node(context, hello, &scan).await?
+    } else {
+        scan.node(&hello.node).cloned().ok_or_else(|| {
+            let pool = context.settings.pool.join(",");
+            Status::permission_denied(format!(
+                "it is no node of the pool (pool.partitions: {pool}), as Slurm has it"
+            ))
+        })?
+    };
     let name = if node.address.is_empty() { node.name.as_str() } else { &node.address };
     let addresses = addresses(name).await.ok_or_else(|| {
         Status::unavailable(format!("the address of its node cannot be found (NodeAddr={name})"))
@@ -70,6 +71,28 @@ async fn judge(context: &Context, peer: &Peer, hello: &AgentHello) -> Result<(),
         "it calls from {ip}, and the address of its node is {} (NodeAddr={name} in slurm.conf)",
         listed.join(" or ")
     )))
+}
+
+/// The node of an agent that observes. One of the pool is no such node, whatever other partitions it stands in: who runs there
+/// beside managed jobs is not told from them.
+async fn observed_node(context: &Context, hello: &AgentHello, scan: &Scan) -> Result<Node, Status> {
+    let partitions = context.settings.observed.join(",");
+    if partitions.is_empty() {
+        let why = "it observes (agent.mode), and this scheduler observes no partition (observe.partitions)";
+        return Err(Status::permission_denied(why));
+    }
+    if scan.node(&hello.node).is_some() {
+        let why = "it observes (agent.mode), and its node is in the pool; write agent.mode = \"share\" there";
+        return Err(Status::permission_denied(why));
+    }
+    let observed = context.first_observed(SCAN_WAIT_MAX).await.ok_or_else(|| {
+        Status::unavailable("Slurm's nodes are not known yet; see that slurmctld answers the scheduler")
+    })?;
+    observed.nodes.get(&hello.node).cloned().ok_or_else(|| {
+        Status::permission_denied(format!(
+            "it is no node of an observed partition (observe.partitions: {partitions}), as Slurm has it"
+        ))
+    })
 }
 
 /// To an agent that belongs to another scheduler.

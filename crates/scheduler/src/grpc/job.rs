@@ -2,7 +2,7 @@
 //! whoever asks (docs/principles.md#who-may-share); `explain` names them to operators.
 
 use super::auth::Caller;
-use super::listing;
+use super::{idle, listing};
 use crate::analysis::{self, AdviceFacts, RunSeen, Usual};
 use pillion_api as api;
 use pillion_core::decision::MemberState;
@@ -10,9 +10,9 @@ use pillion_core::event::EventKind;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{JobSummary, ProgressPart};
-use pillion_core::{Fraction, JobStart, UnixTime};
+use pillion_core::{Fraction, JobStart, NodeName, UnixTime};
 use pillion_slurm::Ending;
-use pillion_store::{Decision, Event, JobRecord, Member, Store, StoreError};
+use pillion_store::{Decision, Event, JobRecord, Lesson, Member, ObservedJob, Store, StoreError};
 use std::collections::BTreeMap;
 
 /// Collects the answer about `record`, which the caller may see. `queue_row`: its place in the queue, while it waits.
@@ -64,8 +64,41 @@ pub(super) async fn status(
         now_seconds: now.seconds(),
         lesson_kind: lesson.as_ref().map(|lesson| lesson.kind.to_string()),
         lesson_detail: lesson.and_then(|lesson| listing::some_text(lesson.detail)),
+        held_devices: Vec::new(),
         job: Some(queue_row.unwrap_or_else(|| listing::past_job(&record))),
     })
+}
+
+/// The answer about a start that is only observed: nothing was decided of it, and nobody was put beside it.
+pub(super) fn observed_status(job: &ObservedJob, lesson: Option<Lesson>, now: UnixTime) -> api::JobStatus {
+    let state = job.ending.map_or("running", Ending::as_str);
+    let state = if job.ending.is_none() && job.ended_at.is_some() { "ended" } else { state };
+    let nodes: Vec<&str> = job.nodes.iter().map(NodeName::as_str).collect();
+    api::JobStatus {
+        restart_count: job.start.restart_count,
+        node: Some(nodes.join(",")).filter(|nodes| !nodes.is_empty()),
+        started_at_seconds: listing::known(job.started_at),
+        ended_at_seconds: job.ended_at.and_then(listing::known),
+        ending: job.ending.map(|ending| ending.as_str().to_owned()),
+        now_seconds: now.seconds(),
+        lesson_kind: lesson.as_ref().map(|lesson| lesson.kind.to_string()),
+        lesson_detail: lesson.and_then(|lesson| listing::some_text(lesson.detail)),
+        held_devices: idle::held_devices(job),
+        job: Some(api::QueueJob {
+            job_id: job.start.job_id.to_string(),
+            user: job.user.clone(),
+            account: job.account.clone(),
+            partition: job.partition.clone(),
+            workload: listing::some_text(job.workload.to_string()),
+            workload_name: None,
+            submitted_at_seconds: listing::known(job.submitted_at),
+            starts_alone_at_seconds: None,
+            state: state.to_owned(),
+            reason: String::new(),
+            slowdown_ratio_max: None,
+        }),
+        ..api::JobStatus::default()
+    }
 }
 
 fn slow_cause(cause: analysis::SlowCause) -> api::SlowCause {

@@ -10,6 +10,7 @@ mod browse;
 mod events;
 mod explain;
 pub(crate) mod fair;
+pub(crate) mod idle;
 mod job;
 pub(crate) mod limits;
 mod listing;

@@ -128,7 +128,7 @@ macro_rules! rows {
         }
     )*};
 }
-rows!(QueueJob, Member, Tenant, Candidate, ScaleRun);
+rows!(QueueJob, Member, Tenant, Candidate, IdleDevice, ScaleRun);
 
 /// Its key stands in its JSON, which is read for that alone.
 impl Naming for api::Profile {
@@ -173,6 +173,7 @@ parts! {
     TopResponse: devices, jobs;
     ClusterResponse: nodes;
     HeatmapResponse: cells;
+    IdleResponse: devices;
     DecidedResponse: decision, explanations, group;
     ScaleResponse: runs;
 }

@@ -3,7 +3,7 @@
 use super::auth::{Caller, caller};
 use super::naming::{self, Naming};
 use super::top::to_u32;
-use super::{act, browse, events, explain, job, listing, scale, status, top};
+use super::{act, browse, events, explain, idle, job, listing, scale, status, top};
 use crate::context::Context;
 use crate::device_status::Amiss;
 use crate::engine::Engine;
@@ -87,6 +87,26 @@ impl OperatorServer {
         let board = self.context.board();
         let policy = &self.context.settings.policy;
         Ok(listing::queue_row(job, &scan, &decisions, &board.reasons, policy, shown))
+    }
+
+    /// One that is only observed: as it stands now, else as it was written down last.
+    async fn observed_status(
+        &self,
+        id: SlurmJobId,
+        caller: Caller,
+    ) -> Result<Option<api::JobStatus>, StoreError> {
+        let observed = Arc::clone(&self.context.board().observed);
+        let now = observed.jobs.iter().filter(|job| job.start.job_id == id).max_by_key(|job| job.start);
+        let stored = self.context.store.observed_job(id).await?;
+        let lesson = stored.as_ref().and_then(|(_, lesson)| lesson.clone());
+        let known = now.cloned().or(stored.map(|(job, _)| job)).filter(|job| caller.may_see(job.uid));
+        let Some(known) = known else { return Ok(None) };
+        let advice = match scale::advice_filter(&known) {
+            Some(filter) => scale::advice(&known, &self.pages.scaling(&filter).await?),
+            None => None,
+        };
+        let status = job::observed_status(&known, lesson, self.context.now());
+        Ok(Some(api::JobStatus { advice, ..status }))
     }
 
     async fn overview(
@@ -214,12 +234,13 @@ impl OperatorService for OperatorServer {
         let text = request.into_inner().job_id;
         let id: SlurmJobId = text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))?;
         let store = self.context.store.as_ref();
+        let now = self.context.now();
         let record = store.job(id).await.map_err(store_error)?.filter(|record| caller.may_see(record.uid));
         let Some(record) = record else {
-            return Ok(Response::new(api::JobResponse::default()));
+            let status = self.observed_status(id, caller).await.map_err(store_error)?;
+            return self.named(api::JobResponse { found: status.is_some(), status }).await;
         };
         let row = self.queue_row(id, caller).await.map_err(store_error)?;
-        let now = self.context.now();
         let status = job::status(store, record, row, caller, now).await.map_err(store_error)?;
         self.named(api::JobResponse { found: true, status: Some(status) }).await
     }
@@ -418,6 +439,13 @@ impl OperatorService for OperatorServer {
         Ok(Response::new(events::answer(events, &filter)))
     }
 
+    async fn idle(&self, request: Request<api::IdleRequest>) -> Result<Response<api::IdleResponse>, Status> {
+        let caller = caller(&request);
+        let observed = Arc::clone(&self.context.board().observed);
+        let (agents, now) = (self.context.agents.all(), self.context.now());
+        self.named(idle::answer(&observed, &agents, &request.into_inner(), caller, now)?).await
+    }
+
     async fn scale(
         &self,
         request: Request<api::ScaleRequest>,
@@ -437,7 +465,6 @@ impl OperatorService for OperatorServer {
     }
 }
 
-/// The name of a calling user, from his jobs in the last scan.
 /// Whether a workload is this user's: its key begins with whose it is.
 fn is_of(profile: &WorkloadProfile, user: &str) -> bool {
     profile.workload.as_str().strip_prefix(user).is_some_and(|rest| rest.starts_with('/'))
@@ -447,9 +474,17 @@ fn json(value: &impl serde::Serialize) -> Result<String, Status> {
     serde_json::to_string(value).map_err(|error| Status::internal(error.to_string()))
 }
 
+/// The name of a calling user, from his jobs in the last scans.
 fn own_user_name(context: &Context, caller: Caller) -> Option<String> {
-    let scan = context.board().scan.clone()?;
-    scan.jobs.values().find(|job| Some(job.uid) == caller.uid).map(|job| job.user.to_string())
+    let (scan, observed) = {
+        let board = context.board();
+        (board.scan.clone(), Arc::clone(&board.observed))
+    };
+    let managed = scan.as_ref().and_then(|scan| {
+        scan.jobs.values().find(|job| Some(job.uid) == caller.uid).map(|job| job.user.to_string())
+    });
+    managed
+        .or_else(|| observed.jobs.iter().find(|job| Some(job.uid) == caller.uid).map(|job| job.user.clone()))
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use pillion_core::report::JobSummary;
 use pillion_core::units::SECONDS_PER_HOUR;
 use pillion_core::workload;
 use pillion_core::{GresType, NodeName, WorkloadKey};
-use pillion_scale::{EFFICIENCY_USUAL, History, Measure, Run, summarise};
+use pillion_scale::{EFFICIENCY_USUAL, History, Measure, NodeShape, Run, Table, advise, summarise};
+use pillion_slurm::Ending;
 use pillion_store::{ObservedJob, ObservedRun, ScalingFilter};
 use std::collections::BTreeMap;
 use tonic::Status;
@@ -195,6 +196,46 @@ fn history(runs: &[(ObservedJob, Vec<ObservedRun>)]) -> History {
     history
 }
 
+/// Among which runs advice on this one is looked for: its user's of the same workload. None on a run that
+/// is not over, did not complete or had one device, which has nothing less.
+pub(super) fn advice_filter(job: &ObservedJob) -> Option<ScalingFilter> {
+    let has_several = job.devices.len() > 1 && job.ending == Some(Ending::Completed);
+    let (uid, workload) = (Some(job.uid), Some(job.workload.clone()));
+    has_several.then(|| ScalingFilter { uid, workload, ..ScalingFilter::default() })
+}
+
+/// What a completed run of these, which are of one workload, could have done with fewer GPUs, in one sentence; `None` unless it is sure.
+pub(super) fn advice(job: &ObservedJob, runs: &[(ObservedJob, Vec<ObservedRun>)]) -> Option<String> {
+    let (_, parts) = runs.iter().find(|(other, _)| other.start == job.start)?;
+    let own = run(job, parts).ok()?;
+    let model = own.device_model.as_deref().unwrap_or_default();
+    let history = history(runs);
+    let of_model = history.workloads.iter().find(|workload| workload.gpu_model == model)?;
+    let shape = NodeShape::seen(&of_model.runs);
+    let table = Table::of(of_model.measure, &of_model.runs, shape, 1.0).ok()?;
+    let found = advise(&table, own.gpu_count, EFFICIENCY_USUAL)?;
+    let ratio = found.time_ratio.expected;
+    Some(format!(
+        "With {} instead of {} it would have taken {} ({:+.0} %) and {:.0} % fewer GPU-hours",
+        gpus(found.gpus),
+        found.instead_of,
+        clock(own.elapsed_seconds * ratio),
+        100.0 * (ratio - 1.0),
+        100.0 * found.saved_gpu_hours_fraction.expected
+    ))
+}
+
+fn gpus(count: u32) -> String {
+    if count == 1 { "1 GPU".to_owned() } else { format!("{count} GPUs") }
+}
+
+/// `2:29:00`.
+fn clock(seconds: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a duration of a job")]
+    let seconds = seconds.round() as u64;
+    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
 /// The mean of the sum of those of these metrics that are told, over all samples in which there are any.
 fn mean(parts: &[&JobSummary], metrics: &[Metric]) -> Option<f64> {
     let (mut sum, mut weights) = (0.0, 0.0);
@@ -217,7 +258,6 @@ mod tests {
     use pillion_core::metric::Metrics;
     use pillion_core::report::ActivityMeans;
     use pillion_core::{JobStart, UserId};
-    use pillion_slurm::Ending;
     use pillion_store::HeldDevice;
 
     fn held(device: &str) -> HeldDevice {
@@ -316,13 +356,24 @@ mod tests {
     }
 
     #[test]
-    fn what_was_spent_above_break_even_is_summed() {
+    fn a_run_with_more_gpus_than_it_is_worth_is_told_where_that_is_sure() {
         let times = [(1, 7200), (2, 4500), (4, 4300)];
         let runs: Vec<_> = (0..3)
             .flat_map(|round| {
                 times.map(|(gpus, seconds)| timed(10 * round + gpus, gpus, seconds + u64::from(round)))
             })
             .collect();
+        let four = &runs.iter().find(|(job, _)| job.devices.len() == 4).unwrap().0;
+        let told = advice(four, &runs).unwrap();
+        assert_eq!(
+            told,
+            "With 2 GPUs instead of 4 it would have taken 1:15:00 (+5 %) and 48 % fewer GPU-hours"
+        );
+        let two = &runs.iter().find(|(job, _)| job.devices.len() == 2).unwrap().0;
+        assert_eq!(advice(two, &runs), None, "it is worth its two");
+        assert_eq!(advice(four, &runs[..2]), None, "it is none of these");
+        assert_eq!(advice_filter(two).unwrap().workload, Some(WorkloadKey::new("alice/w")));
+        assert_eq!(advice_filter(&runs[0].0), None, "one device has nothing less");
         let sum = sum(&runs).unwrap();
         // 4 x 4301 of 7201 + 2 x 4501 + 4 x 4301, three times.
         assert_eq!(sum.workload_count, 1);

@@ -2,6 +2,7 @@
 
 use super::page::{Snapshot, page};
 use crate::context::Context;
+use crate::grpc::idle;
 use pillion_metrics::Page;
 use pillion_store::postgres::PgStore;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub fn current(context: &Context, store: Option<&PgStore>) -> Page {
         stopped: board.stopped.len(),
         violation_count: board.violation_count,
         dropped_line_count: board.dropped_line_count,
+        held: board.observed.at.map(|_| idle::counts(&board.observed, context.now())),
         heartbeat_at: board.heartbeat_at,
         reported_at: board.reported_at,
         model: board.model.clone(),

@@ -125,6 +125,8 @@ pillion_metrics::families! {
          outsider, no-mechanism, no-partitions, one-user, metric-lost, overused, other; no line where there is none");
     NODES = gauge("pillion_nodes", "nodes", &["state"],
         "Nodes of the pool by whether Slurm can use them: up, unavailable");
+    OBSERVED_GPUS = gauge("pillion_observed_gpus", "GPUs", &["state"],
+        "GPUs that jobs hold in observed partitions: working, idle (busy under 5 % for an hour or longer), unseen (nobody can say)");
     QUEUE_LINES_DROPPED = counter("pillion_queue_lines_dropped_total", "lines", &[],
         "Lines of Slurm's queue that could not be read");
     SLURM_SECONDS = histogram("pillion_slurm_call_duration_seconds", &["call"],
@@ -133,7 +135,7 @@ pillion_metrics::families! {
         "Calls of Slurm that failed: refused (it said no; a job that has started meanwhile is one), unanswered");
     PASSED_OVER = counter("pillion_rows_passed_over_total", "rows", &["task"],
         "What a task of the scheduler could not do its work for and went past, so that the others were done: credit, ingest, watch, \
-         engine, profile, judge, misses, names, requeue, release, train; each is told in the log");
+         engine, profile, judge, misses, names, observe, requeue, release, train; each is told in the log");
     UNREADABLE = gauge("pillion_store_rows_unreadable", "rows", &["table"],
         "Rows of a table that could not be read back since the start, and that were passed over");
     STORE_UP = gauge("pillion_store_up", "0 or 1", &[],

@@ -5,6 +5,7 @@ use super::queue::{Queue, Standing, queue};
 use super::tally::{Counts, DecisionKind, Miss};
 use crate::agents::AgentState;
 use crate::context::ModelSeen;
+use crate::grpc::idle::HeldCounts;
 use crate::profile::UNBELIEVED_SPEED;
 use crate::scan::Scan;
 use crate::truth::Doubt;
@@ -22,9 +23,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Who goes past rows.
-const PASSING_TASKS: [&str; 12] = [
-    "credit", "engine", "ingest", "judge", "misses", "names", "pace", "profile", "release", "requeue",
-    "train", "watch",
+const PASSING_TASKS: [&str; 13] = [
+    "credit", "engine", "ingest", "judge", "misses", "names", "observe", "pace", "profile", "release",
+    "requeue", "train", "watch",
 ];
 
 /// What is known now.
@@ -51,6 +52,8 @@ pub struct Snapshot {
     pub violation_count: u64,
     /// Unreadable lines of the queue since the start.
     pub dropped_line_count: u64,
+    /// What GPUs do that are held in observed partitions; `None`: nothing is observed.
+    pub(crate) held: Option<HeldCounts>,
     /// When the heartbeat was written.
     pub heartbeat_at: Option<UnixTime>,
     /// When a report was stored.
@@ -76,6 +79,11 @@ pub fn page(snapshot: &Snapshot) -> Page {
     nodes(&mut page, snapshot);
     for (cause, count) in snapshot.turned_away {
         page.count(&f::TURNED_AWAY, &[cause], count);
+    }
+    if let Some(HeldCounts { working, idle, unseen }) = snapshot.held {
+        for (state, count) in [("working", working), ("idle", idle), ("unseen", unseen)] {
+            page.count(&f::OBSERVED_GPUS, &[state], count.into());
+        }
     }
     slurm(&mut page, snapshot);
     for task in PASSING_TASKS {

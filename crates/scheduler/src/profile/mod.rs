@@ -222,7 +222,11 @@ fn cap_of(run: &MeasuredRun) -> Option<Fraction> {
 }
 
 /// What a run teaches of its workload alone, and the profile with it, where it changes that.
-fn learn(stored: Option<StoredProfile>, run: &MeasuredRun, now: UnixTime) -> (Lesson, Option<StoredProfile>) {
+pub(crate) fn learn(
+    stored: Option<StoredProfile>,
+    run: &MeasuredRun,
+    now: UnixTime,
+) -> (Lesson, Option<StoredProfile>) {
     if let Some(had_bytes) = ran_out(run) {
         return (
             Lesson::nothing("it ran out of device memory"),

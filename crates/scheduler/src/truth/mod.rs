@@ -9,11 +9,13 @@
 
 mod distrust;
 mod doubt;
+mod observed;
 mod reporter;
 mod samples;
 
 pub(crate) use distrust::Distrust;
 pub(crate) use doubt::Doubt;
+pub(crate) use observed::observed_run;
 pub(crate) use reporter::Reporter;
 pub(crate) use samples::cleaned;
 

@@ -26,6 +26,7 @@ fn agent(is_connected: bool) -> AgentState {
         devices: vec![device(0), device(1)],
         version: "0".into(),
         is_connected,
+        observes: false,
         last_seen_at: at(NOW),
         clock_skew_seconds: 0.0,
         conditions: BTreeMap::new(),

@@ -11,8 +11,8 @@ use ledger::Ledger;
 use pillion_core::event::EventKind;
 use pillion_core::invariant::{Violation, check_occupants};
 use pillion_core::{GresType, NodeName};
-use pillion_slurm::JobState;
 use pillion_slurm::updates::RESTART_PAUSE;
+use pillion_slurm::{JobState, JobsScan};
 use pillion_store::Event;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +51,12 @@ impl Watch {
         self.ask_privacy().await?;
         let at = context.now();
         let pool = &context.settings.pool;
-        let answer = context.slurm.jobs(pool).await.map_err(TickError::slurm("read the queue"))?;
+        // Without a pool nothing is managed, and Slurm would take no partition for all of them.
+        let answer = if pool.is_empty() {
+            JobsScan::default()
+        } else {
+            context.slurm.jobs(pool).await.map_err(TickError::slurm("read the queue"))?
+        };
         let nodes = context.slurm.nodes().await.map_err(TickError::slurm("read the nodes"))?;
         let scan = Arc::new(Scan::new(at, answer.jobs, nodes, pool, answer.dropped_line_count));
         self.ledger.write_down(&scan).await?;
@@ -98,8 +103,11 @@ impl Watch {
         board.launched.retain(|start, _| scan.jobs.contains_key(&start.job_id));
         board.tried.retain(|start, _| scan.jobs.contains_key(&start.job_id));
         // A name that no scan knows is nobody's: whoever came under it is sent away, and costs nothing any more.
-        if !scan.nodes.is_empty() {
-            self.context.agents.retain(|node| scan.node(node).is_some());
+        let observed = Arc::clone(&board.observed);
+        if !scan.nodes.is_empty() || observed.at.is_some() {
+            self.context.agents.retain(|node, observes| {
+                if observes { observed.nodes.contains_key(node) } else { scan.node(node).is_some() }
+            });
         }
         let is_first = board.scan.replace(Arc::clone(scan)).is_none();
         if is_first {

@@ -5,5 +5,6 @@ mod bad_rows;
 #[path = "../../../store/tests/store/fixtures.rs"]
 #[expect(dead_code, reason = "the store's own tests use the rest of them")]
 mod fixtures;
+mod observed;
 #[path = "../../../store/tests/support/postgres.rs"]
 mod support;

@@ -113,12 +113,12 @@ async fn in_a_browser_every_link_leads_somewhere_and_nobody_else_is_asked() {
     let links = values(&document, "href");
     let order: Vec<&str> =
         links.iter().copied().filter(|href| *href != "/style.css" && *href != "/icon.svg").take(7).collect();
-    assert_eq!(order, ["#main", "/", "/", "/gains", "/heatmap", "/pairs", "/queue"]);
+    assert_eq!(order, ["#main", "/", "/", "/gains", "/heatmap", "/pairs", "/queue", "/idle"]);
     assert_eq!(document.matches("aria-current=\"page\"").count(), 1);
     assert_eq!((document.matches("<h1").count(), document.matches("<main").count()), (1, 1));
 
     let mut answers: BTreeMap<String, u16> = BTreeMap::new();
-    for page in ["/", "/gains", "/pairs", "/queue", "/heatmap"] {
+    for page in ["/", "/gains", "/pairs", "/queue", "/idle", "/heatmap"] {
         let body = site.get(page).await.body;
         assert!(values(&body, "src").is_empty(), "{page} loads something");
         for href in values(&body, "href").into_iter().filter(|href| *href != "#main").take(120) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 const LARGE: Size = Size { nodes: 1_000, jobs: 100_000 };
 
 /// Every kind of page, with the filters that reach furthest.
-const PAGES: [&str; 18] = [
+const PAGES: [&str; 19] = [
     "/",
     "/?from=500",
     "/?state=closed",
@@ -27,6 +27,7 @@ const PAGES: [&str; 18] = [
     "/workloads/goran/lattice-qcd",
     "/nodes/n0008",
     "/queue",
+    "/idle",
 ];
 
 /// How often each page is asked for, one after the other: the machine has other work too.

@@ -90,7 +90,8 @@ fn indexes(gres: &str) -> Option<Vec<u32>> {
         rest = end.map_or("", |at| &rest[at + 1..]);
         if entry.starts_with("gpu:") {
             let (_, ranges) = entry.split_once("(IDX:")?;
-            for part in ranges.strip_suffix(')')?.split(',') {
+            // A type of which it has none: `gpu:g2:0(IDX:)`.
+            for part in ranges.strip_suffix(')')?.split(',').filter(|part| !part.is_empty()) {
                 let (first, last) = part.split_once('-').unwrap_or((part, part));
                 let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
                 indexes.extend((first..=last).take_while(|index| *index <= INDEX_MAX));
@@ -121,6 +122,14 @@ mod tests {
 
     fn held(of: &[(&str, &[u32])]) -> HeldDevices {
         of.iter().map(|(node, indexes)| (NodeName::new(*node), indexes.to_vec())).collect()
+    }
+
+    /// As 24.11.5 printed it of a job of two GPUs and one of one.
+    #[test]
+    fn what_slurm_printed_is_read() {
+        let text = include_str!("../../../../tests/fixtures/slurm-24.11/scontrol-job-held.txt");
+        let found = held_devices(text, &[1, 2], "abcdef0123456789");
+        assert_eq!(found, [(1, held(&[("w1", &[0, 1])])), (2, held(&[("w1", &[2])]))].into());
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod cluster;
 mod decision;
 mod gains;
 mod heatmap;
+mod idle;
 mod job;
 mod node;
 mod pairs;
@@ -99,6 +100,7 @@ pub(crate) async fn sheet(ask: &Ask<'_>, page: &Page) -> Result<Sheet, Problem> 
         Page::Pairs => pairs::sheet(ask).await,
         Page::Heatmap => heatmap::sheet(ask).await,
         Page::Queue => queue::sheet(ask).await,
+        Page::Idle => idle::sheet(ask).await,
         Page::Decision(id) => decision::sheet(ask, *id).await,
         Page::Job(id) => job::sheet(ask, id).await,
         Page::Workload(name) => workload::sheet(ask, name).await,

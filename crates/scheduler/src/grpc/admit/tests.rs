@@ -109,3 +109,32 @@ async fn a_second_agent_of_a_node_waits_for_the_first_and_gives_up_where_that_st
     let (_stream, _inbox) = context.agents.connect_vacant(&second, at(NOW)).expect("nobody is there");
     assert!(context.agents.connect_vacant(&first, at(NOW)).is_none(), "now the second is");
 }
+
+/// w1 is in an observed partition, n1 in the pool and in that one too.
+#[tokio::test]
+async fn who_observes_is_let_in_on_observed_nodes_and_nowhere_else() {
+    let observing = |name: &str| AgentHello { observes: true, ..hello(name) };
+    let why = async |context: &Context, hello: &AgentHello| {
+        let peer = peer([10, 0, 0, 1], agent(hello.node.as_str()));
+        admit(context, Some(&peer), hello).await.map_err(|status| status.message().to_owned())
+    };
+    let nothing = with_node("10.0.0.1");
+    let refused = why(&nothing, &observing("w1")).await.unwrap_err();
+    assert!(refused.contains("this scheduler observes no partition"), "{refused}");
+    let mut context = with_node("10.0.0.1");
+    context.settings.observed = vec!["gpu".to_owned()];
+    let node =
+        Node { name: NodeName::new("w1"), address: "10.0.0.1".to_owned(), ..node(NodeAvailability::Up) };
+    let nodes = [(node.name.clone(), node)].into();
+    let observed = crate::observe::seen::Observed { at: Some(at(NOW)), nodes, jobs: Vec::new() };
+    context.board_mut().observed = Arc::new(observed);
+    assert_eq!(why(&context, &observing("w1")).await, Ok(()));
+    for (hello, said) in [
+        (observing("n1"), "its node is in the pool"),
+        (observing("n9"), "it is no node of an observed partition (observe.partitions: gpu)"),
+        (hello("w1"), "it is no node of the pool"),
+    ] {
+        let refused = why(&context, &hello).await.unwrap_err();
+        assert!(refused.contains(said), "{refused}");
+    }
+}

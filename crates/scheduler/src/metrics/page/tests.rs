@@ -108,6 +108,7 @@ fn agents() -> BTreeMap<NodeName, AgentState> {
         devices: vec![device],
         version: "0".into(),
         is_connected: true,
+        observes: false,
         last_seen_at: at(NOW - 3),
         clock_skew_seconds: 0.25,
         conditions: BTreeMap::from([(condition.gres_type.clone(), condition)]),
@@ -149,6 +150,7 @@ fn snapshot() -> Snapshot {
         stopped: 1,
         violation_count: 1,
         dropped_line_count: 2,
+        held: Some(HeldCounts { working: 5, idle: 2, unseen: 1 }),
         heartbeat_at: Some(at(NOW - 2)),
         reported_at: Some(at(NOW - 1)),
         model: Some(ModelSeen {
