@@ -10,8 +10,8 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_mins(2);
 /// The model, in seconds of the clock: what is not divided, what is, and how much longer the last of four ranks takes.
-const SERIAL_SECONDS: f64 = 10.0;
-const DIVIDED_SECONDS: f64 = 160.0;
+const SERIAL_SECONDS: f64 = 8.0;
+const DIVIDED_SECONDS: f64 = 100.0;
 const SLOW_RATIO: f64 = 1.5;
 const TOLERANCE: f64 = 0.05;
 

@@ -100,7 +100,8 @@ pub struct Cause {
 struct Mean {
     runs: usize,
     least: f64,
-    mean: f64,
+    /// Of all of its devices.
+    middle: f64,
     most: f64,
     links: Option<f64>,
     odd_ranks: Vec<OddRank>,
@@ -129,7 +130,7 @@ fn cause(row: &Row, of_count: &Mean, base: Option<(&Row, &Mean)>) -> Cause {
         gpus: row.gpus,
         runs: of_count.runs,
         least_active_fraction: of_count.least,
-        mean_active_fraction: of_count.mean,
+        mean_active_fraction: of_count.middle,
         most_active_fraction: of_count.most,
         link_bytes_per_second: of_count.links,
         idle_ranks_seconds: parts.map(|(idle, ..)| idle),
@@ -143,7 +144,7 @@ fn cause(row: &Row, of_count: &Mean, base: Option<(&Row, &Mean)>) -> Cause {
 fn parts(row: &Row, of_count: &Mean, first: &Row, base: &Mean) -> (f64, Option<f64>, f64) {
     let (time, overhead) = (row.time_seconds.expected, row.overhead_seconds.max(0.0));
     let divided = first.time_seconds.expected * f64::from(first.gpus) / f64::from(row.gpus);
-    let idle = ((of_count.most - of_count.mean) * time).clamp(0.0, overhead);
+    let idle = ((of_count.most - of_count.middle) * time).clamp(0.0, overhead);
     let waits = ((1.0 - of_count.most) * time - (1.0 - base.most) * divided).clamp(0.0, overhead - idle);
     let communication = of_count.links.map(|links| {
         let is_more =
@@ -173,7 +174,7 @@ fn mean(watched: &[Watched], gpus: u32) -> Option<Mean> {
     Some(Mean {
         runs,
         least: average(&|active| active.iter().copied().fold(f64::INFINITY, f64::min)),
-        mean: average(&|active| active.iter().sum::<f64>() / number(active.len())),
+        middle: average(&|active| active.iter().sum::<f64>() / number(active.len())),
         most: average(&|active| active.iter().copied().fold(0.0, f64::max)),
         links: (!links.is_empty()).then(|| links.iter().sum::<f64>() / number(links.len())),
         odd_ranks: known

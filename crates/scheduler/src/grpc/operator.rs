@@ -15,6 +15,7 @@ use pillion_core::device::DeviceDescription;
 use pillion_core::event::EventKind;
 use pillion_core::health::DeviceCondition;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::workload::on_any;
 use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId};
 use pillion_slurm::JobState;
 use pillion_store::postgres::PgStore;
@@ -452,7 +453,7 @@ impl OperatorService for OperatorServer {
     ) -> Result<Response<api::ScaleResponse>, Status> {
         let caller = caller(&request);
         let asked = request.into_inner().workload;
-        let workload = naming::resolved_as(self.context.store.as_ref(), caller, asked, scale::on_any).await?;
+        let workload = naming::resolved_as(self.context.store.as_ref(), caller, asked, on_any).await?;
         let filter = scale::filter(&workload, caller)?;
         let runs = self.pages.scaling(&filter).await.map_err(store_error)?;
         self.named(scale::answer(&runs, &filter)).await

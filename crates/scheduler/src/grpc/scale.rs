@@ -22,11 +22,6 @@ const SHARED_FRACTION_MAX: f64 = 0.05;
 /// A device by its place.
 type Place<'r> = (&'r NodeName, &'r GresType);
 
-/// Whatever the number of devices it is one workload.
-pub(super) fn on_any(key: WorkloadKey) -> WorkloadKey {
-    workload::on_any(&key)
-}
-
 /// Which runs are meant.
 ///
 /// # Errors

@@ -7,6 +7,7 @@ use super::tx::Access::Browse;
 use super::tx::TxError;
 use super::unreadable::readable;
 use crate::{ObservedJob, ObservedRun, ScalingFilter, StoreError};
+use pillion_core::{UnixTime, WorkloadKey};
 use sqlx::PgConnection;
 
 /// What pages alone ask.
@@ -37,9 +38,9 @@ async fn list(
             and ($4::float8 is null or ended_at < to_timestamp($4))
         order by ended_at desc, job_id, restart_count limit $5",
         uid.map(|uid| bigint(uid.0.into())),
-        workload.as_ref().map(|workload| workload.as_str()),
-        since.map(|since| since.seconds()),
-        until.map(|until| until.seconds()),
+        workload.as_ref().map(WorkloadKey::as_str),
+        since.map(UnixTime::seconds),
+        until.map(UnixTime::seconds),
         integer_limit(*limit),
     )
     .fetch_all(&mut *conn)

@@ -70,7 +70,7 @@ pub(super) fn ask(text: &str, options: &[String], has_cpus: bool) -> Result<Ask,
                     [] => {}
                     [one] => {
                         (found.gpu_type, own_count) =
-                            request(one.trim_start_matches("gpu").trim_start_matches(':'))?
+                            request(one.trim_start_matches("gpu").trim_start_matches(':'))?;
                     }
                     _ => return Err(CannotAsk::Unclear(value)),
                 }

@@ -24,7 +24,9 @@ pub(super) fn blocks(causes: &[Cause]) -> Vec<Block> {
         return Vec::new();
     }
     let mut table = Table::new(&COLUMNS);
-    causes.iter().for_each(|cause| table.push(line(cause)));
+    for cause in causes {
+        table.push(line(cause));
+    }
     let mut blocks = vec![
         Block::Line(
             "Overhead by what devices did; busy: the part of the run in which a device computed".to_owned(),
