@@ -71,6 +71,11 @@ pub fn on_one(key: &WorkloadKey) -> (WorkloadKey, u32) {
     several.unwrap_or_else(|| (key.clone(), 1))
 }
 
+/// The same work whatever the number of devices: what [`on_several`] was made of.
+pub fn on_any(key: &WorkloadKey) -> WorkloadKey {
+    on_one(key).0
+}
+
 /// Each run of digits as one `0`, each run of white space as one blank.
 pub fn without_numbers(line: &str) -> Vec<u8> {
     let mut text = Vec::with_capacity(line.len());
@@ -127,8 +132,12 @@ mod tests {
         let key = WorkloadKey::new("alice/1f0c9a0000000000");
         assert_eq!(on_several(&key, 1), key);
         assert_eq!(on_several(&key, 4).as_str(), "alice/4x-1f0c9a0000000000");
-        assert_eq!((on_one(&on_several(&key, 4)), on_one(&key)), ((key.clone(), 4), (key, 1)));
+        assert_eq!((on_one(&on_several(&key, 4)), on_one(&key)), ((key.clone(), 4), (key.clone(), 1)));
         let line = of_submit_line("bob", "max-x", "srun x");
         assert_eq!(on_one(&line), (line, 1));
+        assert_eq!(on_any(&on_several(&key, 16)), key);
+        for other in ["alice/1f0c9a0000000000", "alice/x-1f", "alice/line-77ab01", "alice/ax-1", "odd"] {
+            assert_eq!(on_any(&WorkloadKey::new(other)).as_str(), other);
+        }
     }
 }
