@@ -209,17 +209,17 @@ mod tests {
         Count { gpus, cpus_per_gpu: None }
     }
 
-    fn run(gpus: u32, outcome: Option<Outcome>) -> Run {
+    fn run(gpus: u32, outcome: impl Into<Option<Outcome>>) -> Run {
         let job_id = SlurmJobId::plain(10 + gpus);
-        Run { count: count(gpus), job_id, submitted_at: UnixTime::from_epoch(1000), outcome }
+        Run { count: count(gpus), job_id, submitted_at: UnixTime::from_epoch(1000), outcome: outcome.into() }
     }
 
-    fn measured(seconds: f64) -> Option<Outcome> {
-        Some(Outcome::Measured { elapsed_seconds: seconds, cpus: Some(4) })
+    fn measured(seconds: f64) -> Outcome {
+        Outcome::Measured { elapsed_seconds: seconds, cpus: Some(4) }
     }
 
-    fn failed() -> Option<Outcome> {
-        Some(Outcome::Failed("it ended as failed".to_owned()))
+    fn failed() -> Outcome {
+        Outcome::Failed("it ended as failed".to_owned())
     }
 
     fn campaign(runs: Vec<Run>) -> Campaign {
@@ -238,7 +238,7 @@ mod tests {
         let begun = campaign(vec![]);
         assert_eq!(begun.missing(&wanted), [1, 2, 4].map(count));
         assert_eq!(begun.last_open(), None);
-        let cut_off = campaign(vec![run(1, measured(9.0)), run(2, None)]);
+        let cut_off = campaign(vec![run(1, measured(9.0)), run(2, None::<Outcome>)]);
         assert_eq!(
             (cut_off.missing(&wanted), cut_off.last_open()),
             (vec![count(4)], Some(SlurmJobId::plain(12)))
@@ -278,9 +278,9 @@ mod tests {
                 reason: "Resources".to_owned(),
             };
             let seen = (!state.is_empty()).then_some(seen);
-            standing(&run(1, None), seen.as_ref(), UnixTime::from_epoch(now))
+            standing(&run(1, None::<Outcome>), seen.as_ref(), UnixTime::from_epoch(now))
         };
-        assert_eq!(stands("COMPLETED", 60.0, 1100), Standing::Over(measured(60.0).unwrap()));
+        assert_eq!(stands("COMPLETED", 60.0, 1100), Standing::Over(measured(60.0)));
         assert_eq!(stands("PENDING", 0.0, 1100), Standing::Open("waiting", "Resources".to_owned()));
         assert_eq!(stands("RUNNING", 5.0, 1100), Standing::Open("running", String::new()));
         for (state, word) in
