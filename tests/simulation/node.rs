@@ -9,7 +9,8 @@ use pillion_core::fault::FaultSigns;
 use pillion_core::health::DeviceCondition;
 use pillion_core::mig::{Geometry, Slot};
 use pillion_core::report::{
-    AgentHello, DeviceSamples, JobSummary, Launch, Report, ReportBody, ShareResult, ToAgent,
+    AgentHello, DeviceSamples, EndOrder, EndOutcome, EndResult, JobSummary, Launch, Report, ReportBody,
+    ShareResult, ToAgent,
 };
 use pillion_core::share::Share;
 use pillion_core::{GresType, JobStart, NodeName, UnixTime, UserId};
@@ -61,6 +62,8 @@ pub(crate) struct Node {
     /// On the agent's disk: survives its death.
     shares: BTreeMap<JobStart, Share>,
     journal: VecDeque<Report>,
+    /// What it answered to orders to end somebody, not delivered yet; gone with the stream.
+    pub(crate) end_results: Vec<EndResult>,
     next_sequence: u64,
     runs: BTreeMap<GresType, DeviceRuns>,
     pub(crate) running: Vec<Running>,
@@ -85,6 +88,7 @@ impl Node {
             is_agent_alive: true,
             shares: BTreeMap::new(),
             journal: VecDeque::new(),
+            end_results: Vec::new(),
             next_sequence: 1,
             runs: BTreeMap::new(),
             running: Vec::new(),
@@ -166,9 +170,23 @@ impl Node {
                 self.journal.retain(|report| report.sequence > *sequence);
                 None
             }
-            // Its jobs end by themselves, and nobody is there to be held.
-            ToAgent::Poke | ToAgent::End { .. } => None,
+            ToAgent::End { start, order } => {
+                self.end_results.extend(self.end_result(*start, *order));
+                None
+            }
+            ToAgent::Poke => None,
         }
+    }
+
+    /// Whoever runs here can be held, and leaves through its daemon; nobody is asked to let go who was not held.
+    fn end_result(&self, start: JobStart, order: EndOrder) -> Option<EndResult> {
+        let run = self.running.iter().find(|run| run.start == start)?;
+        let outcome = match order {
+            EndOrder::Hold => EndOutcome::Held,
+            EndOrder::End { .. } => EndOutcome::Ended { client_count: 1 },
+            EndOrder::LetGo => return None,
+        };
+        (run.mechanism == Some(Mechanism::Mps)).then_some(EndResult { start, outcome })
     }
 
     fn prepare(&mut self, share: &Share) -> Result<(), String> {

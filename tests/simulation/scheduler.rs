@@ -70,6 +70,7 @@ impl Scheduler {
             if let Some((stream, _)) = self.streams.remove(&node.name) {
                 self.context.agents.disconnect(&stream);
             }
+            node.end_results.clear();
             return;
         }
         if !self.streams.contains_key(&node.name) {
@@ -97,6 +98,9 @@ impl Scheduler {
         }
         for answer in answers {
             let _ = self.ingest.share_result(&node.name, &answer).await;
+        }
+        for result in std::mem::take(&mut node.end_results) {
+            let _ = self.context.endings.result(&self.context, &node.name, &result).await;
         }
     }
 }
