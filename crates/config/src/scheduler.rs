@@ -309,6 +309,12 @@ pub struct PolicyConfig {
     /// going back costs.
     #[schemars(with = "String", extend("enum" = ["off", "advise", "act"]))]
     pub watch: Watch,
+    /// Whose progress counter is believed where it says that a promise is being broken beside a job of another user: how fast a counter
+    /// counts is its user's to write, and who writes it slowly could have others sent away. "same-user": nobody's; beside another user's
+    /// job only what agents measured themselves counts besides. "same-account": that of another user of the same account. "any":
+    /// everybody's, for sites whose users do not cheat each other. Trials are of jobs between which counters are believed.
+    #[schemars(with = "String", extend("enum" = ["same-user", "same-account", "any"]))]
+    pub watch_believes: Users,
     /// Seconds of progress after which a job beside others is first judged; its start-up and the time until its counter moves do
     /// not count.
     #[schemars(range(min = 10, max = 3600))]
@@ -449,6 +455,7 @@ impl Default for PolicyConfig {
             broken_budget_fraction: 0.02,
             pair_when_idle: true,
             watch: Watch::Advise,
+            watch_believes: Users::SameUser,
             watch_first_seconds: 60,
             watch_steady_seconds: 600,
             watch_restart_seconds: 120,

@@ -19,6 +19,21 @@ pub enum UserPolicy {
     Any,
 }
 
+impl UserPolicy {
+    /// Whether it lets two together, of whom each is a user and an account. A user is always one with himself.
+    pub fn lets<U: PartialEq>(self, [a, b]: [(U, &str); 2]) -> bool {
+        match self {
+            Self::SameUser => a.0 == b.0,
+            Self::SameAccount => a.0 == b.0 || (!a.1.is_empty() && a.1 == b.1),
+            Self::Any => true,
+        }
+    }
+
+    fn is_same_user(&self) -> bool {
+        *self == Self::SameUser
+    }
+}
+
 /// What becomes of a workload's first run, of which nothing is known (docs/principles.md#first-run-alone).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", try_from = "String")]
@@ -103,6 +118,9 @@ impl TryFrom<String> for Objective {
 pub struct Policy {
     /// Who may share with whom.
     pub users: UserPolicy,
+    /// Whose progress counters take two apart: those of one user, of one account, or everybody's. Trials are of such two alone.
+    #[serde(skip_serializing_if = "UserPolicy::is_same_user")]
+    pub watch_believes: UserPolicy,
     /// What stands between tenants of different users; a job may ask for more.
     #[serde(skip_serializing_if = "Isolation::is_shared")]
     pub isolation: Isolation,
@@ -154,6 +172,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             users: UserPolicy::SameUser,
+            watch_believes: UserPolicy::SameUser,
             isolation: Isolation::Shared,
             objective: Objective::Throughput,
             slowdown_ratio_max: SlowdownRatio::try_promise(1.25).expect("1.25 is a promise"),

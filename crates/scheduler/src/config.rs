@@ -68,6 +68,7 @@ fn policy(config: &PolicyConfig) -> Policy {
         broken_budget_fraction,
         pair_when_idle,
         watch: _,
+        watch_believes,
         watch_first_seconds,
         watch_steady_seconds: _,
         watch_restart_seconds,
@@ -76,11 +77,8 @@ fn policy(config: &PolicyConfig) -> Policy {
     } = *config;
     let standard = Policy::default();
     Policy {
-        users: match users {
-            Users::SameUser => UserPolicy::SameUser,
-            Users::SameAccount => UserPolicy::SameAccount,
-            Users::Any => UserPolicy::Any,
-        },
+        users: between(users),
+        watch_believes: between(watch_believes),
         isolation: match isolation {
             Isolation::Shared => Wall::Shared,
             Isolation::Hard => Wall::Hard,
@@ -109,6 +107,14 @@ fn policy(config: &PolicyConfig) -> Policy {
             trial_seconds: f64::from(watch_first_seconds),
             restart_seconds: f64::from(watch_restart_seconds),
         }),
+    }
+}
+
+fn between(users: Users) -> UserPolicy {
+    match users {
+        Users::SameUser => UserPolicy::SameUser,
+        Users::SameAccount => UserPolicy::SameAccount,
+        Users::Any => UserPolicy::Any,
     }
 }
 
@@ -215,10 +221,11 @@ mod tests {
         let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nisolation = \"hard\"\nobjective = \"throughput-per-watt\"\n\
                     slowdown_ratio_max = 1.5\nmemory_margin_fraction = 0.25\ngain_min = 0.5\ntenants_max = 3\ncaps = false\n\
                     solo_runs_min = 4\nsolo_seconds_min = 90\nfirst_runs = \"host\"\nwatch = \"act\"\n\
-                    first_run_seconds_min = 120\nbroken_budget_fraction = 0.125\npair_when_idle = false\n";
+                    watch_believes = \"same-account\"\nfirst_run_seconds_min = 120\nbroken_budget_fraction = 0.125\npair_when_idle = false\n";
         let config = pillion_config::parse_scheduler(text).unwrap();
         let expected = Policy {
             users: UserPolicy::Any,
+            watch_believes: UserPolicy::SameAccount,
             isolation: Wall::Hard,
             objective: Aim::ThroughputPerWatt,
             slowdown_ratio_max: SlowdownRatio::try_promise(1.5).unwrap(),

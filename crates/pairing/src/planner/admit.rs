@@ -4,7 +4,7 @@ use crate::fit::{MemoryFit, least, scaled};
 use crate::model::SpeedEstimate;
 use crate::plan::Reason;
 use crate::planner::first_run;
-use crate::policy::{Policy, UserPolicy};
+use crate::policy::Policy;
 use crate::view::{DeviceView, NodeView, Tenant, WaitingJob};
 use pillion_core::isolation::Isolation;
 use pillion_core::profile::WorkloadProfile;
@@ -57,11 +57,7 @@ pub(crate) fn owners_may_share(policy: &Policy, a: Owner<'_>, b: Owner<'_>) -> R
 /// # Errors
 /// The rule that forbids it.
 pub(crate) fn owners_may_be_neighbours(policy: &Policy, a: Owner<'_>, b: Owner<'_>) -> Result<(), Reason> {
-    let is_let = match policy.users {
-        UserPolicy::SameUser => a.uid == b.uid,
-        UserPolicy::SameAccount => a.uid == b.uid || (!a.account.is_empty() && a.account == b.account),
-        UserPolicy::Any => true,
-    };
+    let is_let = policy.users.lets([(a.uid, a.account), (b.uid, b.account)]);
     if is_let { Ok(()) } else { Err(Reason::UserPolicy) }
 }
 

@@ -141,7 +141,12 @@ fn case(
         context.board().strains.get(&guest.plan.start).filter(|_| runs(guest) < runs(slowed)).copied();
     let is_likely =
         strain.is_some_and(|strain| strain.bears_out()) || is_of_first_run(context, slowed, estimate);
-    let word = if slowed.plan.uid == guest.plan.uid {
+    let account = |member: &Member| {
+        let job = shared.scan.jobs.get(&member.plan.start.job_id);
+        job.map(|job| job.account.as_str()).unwrap_or_default()
+    };
+    let owners = [slowed, guest].map(|member| (member.plan.uid, account(member)));
+    let word = if context.settings.policy.watch_believes.lets(owners) {
         Word::Own
     } else if strain.is_some_and(|strain| strain.is_by_memory()) {
         Word::BorneOut

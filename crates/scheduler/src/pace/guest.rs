@@ -85,7 +85,8 @@ impl Rest {
 /// Whose word it is that a promise is being broken: how fast a counter counts is its user's to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Word {
-    /// The one whose promise it is and the guest are one user's.
+    /// The one whose promise it is and the guest are one user's, or of users between whom the site believes counters
+    /// (`policy.watch_believes`).
     Own,
     /// The guest holds more memory than it was let in with, and it is known less than the other.
     BorneOut,

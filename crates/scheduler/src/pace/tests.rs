@@ -16,7 +16,7 @@ use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
 use pillion_core::{DecisionId, Fraction, GresType, ManualClock, NodeName, SlurmJobId, UserId, WorkloadKey};
 use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_memory_store::{FailWhen, MemoryStore};
-use pillion_pairing::Role;
+use pillion_pairing::{Role, UserPolicy};
 use pillion_slurm::{JobState, NodeAvailability, SlurmVersion};
 use pillion_store::prelude::*;
 use pillion_store::{NewMember, Requeue, RequeueCause, Store, StoredProfile};
@@ -62,6 +62,10 @@ impl World {
     }
 
     fn with(pace: PaceSettings, tenants: &[Is]) -> Self {
+        Self::of_site(Settings { pace, ..Settings::default() }, tenants)
+    }
+
+    fn of_site(settings: Settings, tenants: &[Is]) -> Self {
         let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::new(at(NOW))));
         let agents = Agents::default();
         let hello = AgentHello { devices: vec![device(1)], ..hello("n1") };
@@ -77,7 +81,7 @@ impl World {
             Arc::new(slurm),
             Arc::clone(&store) as Arc<dyn Store>,
             Arc::new(agents),
-            Settings { pace, ..Settings::default() },
+            settings,
         ));
         context.board_mut().slurm_version = Some(SlurmVersion { major: 24, minor: 11, patch: 5 });
         let pace = Pace::new(Arc::clone(&context));
@@ -315,6 +319,23 @@ async fn what_its_user_or_the_clock_says_keeps_a_guest() {
     let mut world = World::new(Watch::Act, &[endless, endless]);
     world.pass_for(80, &SLOWED).await;
     assert!(world.why_it_stays(1).await.contains("nobody knows how long"));
+}
+
+/// Where the site believes its users, a counter of another user takes two apart; of an account, where both are of one.
+#[tokio::test]
+async fn another_users_counter_counts_where_the_site_believes_it() {
+    let stranger = Is { uid: 1001, ..PLAIN };
+    for (believes, is_sent) in
+        [(UserPolicy::SameUser, false), (UserPolicy::SameAccount, true), (UserPolicy::Any, true)]
+    {
+        let pace = PaceSettings { watch: Watch::Act, ..PaceSettings::default() };
+        let mut settings = Settings { pace, ..Settings::default() };
+        settings.policy.watch_believes = believes;
+        let mut world = World::of_site(settings, &[PLAIN, stranger]);
+        world.pass_for(80, &SLOWED).await;
+        assert_eq!(!world.intended().await.is_empty(), is_sent, "{believes:?}");
+        assert!(world.context.board().believed.is_empty(), "nobody is believed but by the site's own word");
+    }
 }
 
 /// Nobody is sent away on another user's word alone; what agents measured makes it more than that.

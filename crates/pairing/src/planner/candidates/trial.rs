@@ -106,7 +106,7 @@ impl<'a> Evaluator<'_, 'a> {
         (self.model_of(device), [a.profile.min(b.profile), a.profile.max(b.profile)])
     }
 
-    /// Two of one user whom the watch can follow by the progress that they count, where the site wants trials.
+    /// Two whom the watch can follow by the progress that they count and take apart by it, where the site wants trials.
     pub(super) fn may_try<'t>(
         &self,
         tenants: &'t [CandidateTenant<'a>],
@@ -116,9 +116,10 @@ impl<'a> Evaluator<'_, 'a> {
             self.context.profiles[tenant.profile].throughput_per_second.is_some_and(|rate| rate > 0.0)
         };
         // How fast a counter counts is its user's to say, and nobody is sent away on another user's word
-        // (docs/decisions/0015-the-watch.md): the watch could not take strangers apart.
-        let is_one_user = pair[0].owner.uid == pair[1].owner.uid;
-        let may_try = is_one_user && pair.iter().all(|tenant| tenant.may_be_tried && counts(tenant));
+        // unless the site says so (docs/decisions/0015-the-watch.md): else the watch could not take strangers apart.
+        let owners = [0, 1].map(|at| (pair[at].owner.uid, pair[at].owner.account));
+        let is_believed = self.context.policy.watch_believes.lets(owners);
+        let may_try = is_believed && pair.iter().all(|tenant| tenant.may_be_tried && counts(tenant));
         self.context.trials.as_ref().filter(|_| may_try).map(|trials| (trials, pair))
     }
 

@@ -218,6 +218,8 @@ fn whoever_could_not_be_taken_apart_again_is_not_tried() {
     strangers.waiting[1].uid = UserId(4_242);
     let any = Policy { users: UserPolicy::Any, ..daring() };
     assert_eq!(trials(&super::plan(&strangers, &DOUBT, &any)), 0);
+    let believing = Policy { watch_believes: UserPolicy::Any, ..any };
+    assert_eq!(trials(&super::plan(&strangers, &DOUBT, &believing)), 1, "the site believes its users");
 }
 
 #[test]
