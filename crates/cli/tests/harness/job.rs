@@ -2,8 +2,8 @@
 
 use super::{NOW, decision, host, queue_job};
 use pillion_api::{
-    AccountRequest, AccountResponse, AccountRow, Decision, Event, JobResponse, JobStatus, Member, Profile,
-    QueueJob, SlowCause,
+    AccountRequest, AccountResponse, AccountRow, Decision, Event, JobResponse, JobStatus, Member,
+    MemoryAlarms, Profile, QueueJob, SlowCause,
 };
 use pillion_proto::v1::{ActivityMeans, JobSummary};
 
@@ -66,7 +66,13 @@ pub(super) fn account(request: &AccountRequest) -> AccountResponse {
         "workload" => vec![row("alice/4f1c", 18_000.0, 1)],
         _ => vec![row("alice", 18_000.0, 1), row("bob", -900.0, 0)],
     };
-    AccountResponse { since_seconds: request.since_seconds, until_seconds: request.until_seconds, rows }
+    let memory_alarms = Some(MemoryAlarms { told: 4, came_true: 3 });
+    AccountResponse {
+        since_seconds: request.since_seconds,
+        until_seconds: request.until_seconds,
+        rows,
+        memory_alarms,
+    }
 }
 
 /// One that an operator ended, and that waits to run alone.

@@ -18,7 +18,7 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId};
 use pillion_slurm::JobState;
 use pillion_store::postgres::PgStore;
-use pillion_store::{Decision, GroupBy, StoreError};
+use pillion_store::{Decision, GroupBy, MemoryAlarms, StoreError};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -240,7 +240,11 @@ impl OperatorService for OperatorServer {
         }
         let accounts = self.pages.accounts(&filter, group_by).await.map_err(store_error)?;
         let rows = accounts.into_iter().map(listing::account_row);
-        let response = api::AccountResponse { since_seconds, until_seconds, rows: rows.collect() };
+        let MemoryAlarms { told, came_true } =
+            self.pages.memory_alarms(&filter).await.map_err(store_error)?;
+        let memory_alarms = Some(api::MemoryAlarms { told, came_true });
+        let response =
+            api::AccountResponse { since_seconds, until_seconds, rows: rows.collect(), memory_alarms };
         if group_by == GroupBy::Workload { self.named(response).await } else { Ok(Response::new(response)) }
     }
 
