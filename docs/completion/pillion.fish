@@ -121,6 +121,7 @@ account\t'The account'
 partition\t'The partition'
 workload\t'The workload'
 node\t'The node'
+instance\t'The size of the MIG instance that they had to themselves'
 day\t'The day on which they ended'"
 complete -c pillion -n "__fish_pillion_using_subcommand acct" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand acct" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F

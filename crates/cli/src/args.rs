@@ -208,6 +208,8 @@ pub enum GroupArg {
     Workload,
     /// The node
     Node,
+    /// The size of the MIG instance that they had to themselves
+    Instance,
     /// The day on which they ended
     Day,
 }
@@ -221,6 +223,7 @@ impl GroupArg {
             Self::Partition => "partition",
             Self::Workload => "workload",
             Self::Node => "node",
+            Self::Instance => "instance",
             Self::Day => "day",
         }
     }

@@ -111,7 +111,10 @@ mod tests {
         let names: Vec<&str> = sections.iter().map(|section| section.name.as_str()).collect();
         assert_eq!(
             names,
-            ["", "pool", "observe", "slurm", "database", "listen", "auth", "web", "policy", "training", "metrics"]
+            [
+                "", "pool", "observe", "slurm", "database", "listen", "auth", "web", "policy", "training",
+                "metrics"
+            ]
         );
         let top: Vec<&str> = sections[0].keys.iter().map(|key| key.name.as_str()).collect();
         assert_eq!(

@@ -20,6 +20,8 @@ pub enum EventKind {
     ShareFailed,
     /// A job failed for want of device memory.
     OutOfMemory,
+    /// A job will probably run out of the device memory that it has.
+    MemoryGrowing,
     /// Of a job: it failed by a fault of its device. Of a node: a device has a fault.
     DeviceFault,
     /// A device is well again.

@@ -47,6 +47,7 @@ pub mod strays;
 mod testing;
 pub mod tick_error;
 pub mod train;
+pub mod trend;
 mod truth;
 pub mod view;
 pub mod watch;

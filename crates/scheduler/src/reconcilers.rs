@@ -21,6 +21,7 @@ use crate::renew::Renew;
 use crate::strays::Strays;
 use crate::tick_error::TickError;
 use crate::train::Train;
+use crate::trend::Trend;
 use crate::watch::Watch;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ macro_rules! reconcile {
 
 reconcile!(
     Watch, Engine, Release, Profile, Judge, Requeuer, Ending, Train, Renew, Names, Misses, Strays, Credit,
-    Pace, Observe, Housekeep,
+    Pace, Trend, Observe, Housekeep,
 );
 
 #[async_trait]
@@ -102,6 +103,7 @@ pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) 
         task("misses", every(5), None, Misses::new(world())),
         task("credit", every(1), None, Credit::new(world())),
         task("pace", every(1), None, Pace::new(world())),
+        task("trend", every(5), None, Trend::new(world())),
         task("first-runs", every(2), None, FirstRuns::new(world())),
         task("names", every(10), Some(&nudges.names), Names::new(world())),
         task("observe", every(5), None, Observe::new(world())),

@@ -13,6 +13,8 @@ pub enum GroupBy {
     Partition,
     Workload,
     Node,
+    /// The size of the MIG instance that it had to itself; `none` where it had none.
+    Instance,
     /// The day on which it ended, so many seconds east of UTC: `2026-11-21`.
     Day {
         /// The zone's offset.
@@ -24,7 +26,8 @@ impl GroupBy {
     /// As asked for: `user`, `account`, .., empty for nothing; `None` for another word.
     pub fn parse(word: &str, utc_offset_seconds: i32) -> Option<Self> {
         let day = Self::Day { utc_offset_seconds };
-        [Self::Nothing, Self::User, Self::Account, Self::Partition, Self::Workload, Self::Node, day]
+        let (node, instance) = (Self::Node, Self::Instance);
+        [Self::Nothing, Self::User, Self::Account, Self::Partition, Self::Workload, node, instance, day]
             .into_iter()
             .find(|grouping| grouping.word() == word)
     }
@@ -38,6 +41,7 @@ impl GroupBy {
             Self::Partition => "partition",
             Self::Workload => "workload",
             Self::Node => "node",
+            Self::Instance => "instance",
             Self::Day { .. } => "day",
         }
     }
@@ -119,6 +123,15 @@ pub struct Account {
     pub sums: Sums,
 }
 
+/// Of runs: of how many it was said that they would run out of device memory, and of how many that came true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryAlarms {
+    /// Of how many.
+    pub told: u32,
+    /// Of those, how many ran out of it.
+    pub came_true: u32,
+}
+
 /// Which runs to count.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunFilter {
@@ -149,8 +162,8 @@ pub(super) fn whole_hours(filter: &RunFilter, group_by: GroupBy) -> (UnixTime, U
     let none = (filter.until, filter.until);
     let by_hour = match group_by {
         GroupBy::Nothing | GroupBy::User | GroupBy::Account | GroupBy::Partition | GroupBy::Workload => true,
-        // Sums by the hour do not tell nodes apart.
-        GroupBy::Node => false,
+        // Sums by the hour do not tell these apart.
+        GroupBy::Node | GroupBy::Instance => false,
         // Days that begin between two hours of UTC.
         GroupBy::Day { utc_offset_seconds } => utc_offset_seconds % 3600 == 0,
     };
@@ -193,6 +206,7 @@ mod tests {
         assert_eq!(hours(&filter(1.0, 7199.0), GroupBy::Nothing), (7199.0, 7199.0), "no whole hour");
         assert_eq!(hours(&year, day(19_800)), (36_000.0, 36_000.0), "India");
         assert_eq!(hours(&year, GroupBy::Node), (36_000.0, 36_000.0));
+        assert_eq!(hours(&year, GroupBy::Instance), (36_000.0, 36_000.0));
         let there = RunFilter { nodes: vec![NodeName::new("n1")], ..year };
         assert_eq!(hours(&there, GroupBy::User), (36_000.0, 36_000.0));
     }

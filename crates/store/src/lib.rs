@@ -34,7 +34,7 @@ mod scaling;
 mod slices;
 mod starts;
 
-pub use accounts::{Account, GroupBy, RunAccount, RunFilter, Sums};
+pub use accounts::{Account, GroupBy, MemoryAlarms, RunAccount, RunFilter, Sums};
 pub use browse::{
     DecisionFilter, Heat, HeatCell, HeatFilter, LIST_LIMIT_DEFAULT, OUTCOMES_MAX, Occupancy, Tenant,
 };

@@ -6,7 +6,7 @@ use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use chrono::{DateTime, Local, Offset as _};
-use pillion_api::{AccountRequest, AccountResponse, AccountRow, ScaleSum};
+use pillion_api::{AccountRequest, AccountResponse, AccountRow, MemoryAlarms, ScaleSum};
 use pillion_core::UnixTime;
 use pillion_core::amount::{Amount, plain};
 use pillion_core::units::{JOULES_PER_KILOWATT_HOUR, SECONDS_PER_HOUR};
@@ -88,6 +88,11 @@ fn show(account: &AccountResponse) -> Answer {
         blocks.push(Block::Table(table, 0));
     }
     blocks.extend(account.scaling.as_ref().map(|sum| Block::Line(above(sum))));
+    if let Some(MemoryAlarms { told, came_true }) = account.memory_alarms.filter(|alarms| alarms.told > 0) {
+        blocks.push(Block::Line(format!(
+            "Of {told} that would probably run out of GPU memory (memory-growing) {came_true} did"
+        )));
+    }
     Answer { blocks, parsable, json: json::render(account) }
 }
 

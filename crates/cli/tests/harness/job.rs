@@ -3,7 +3,7 @@
 use super::{NOW, decision, host, queue_job};
 use pillion_api::{
     AccountRequest, AccountResponse, AccountRow, Decision, Event, HeldDevice, JobResponse, JobStatus, Member,
-    Profile, QueueJob, Rightsizing, ScaleSum, SlowCause,
+    MemoryAlarms, Profile, QueueJob, Rightsizing, ScaleSum, SlowCause,
 };
 use pillion_proto::v1::{ActivityMeans, JobSummary};
 
@@ -104,7 +104,8 @@ pub(super) fn account(request: &AccountRequest) -> AccountResponse {
         gpu_seconds_above: 147_600.0,
     });
     let (since_seconds, until_seconds) = (request.since_seconds, request.until_seconds);
-    AccountResponse { since_seconds, until_seconds, rows, scaling }
+    let memory_alarms = Some(MemoryAlarms { told: 4, came_true: 3 });
+    AccountResponse { since_seconds, until_seconds, rows, scaling, memory_alarms }
 }
 
 /// One that an operator ended, and that waits to run alone.

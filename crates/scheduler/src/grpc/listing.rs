@@ -202,7 +202,7 @@ pub(super) fn run_filter(
     let uid = caller.only_uid()?;
     let grouping = GroupBy::parse(&group_by, utc_offset_seconds).ok_or_else(|| {
         tonic::Status::invalid_argument(format!(
-            "'{}' is nothing to group by; allowed are user, account, partition, workload, node and day",
+            "'{}' is nothing to group by; allowed are user, account, partition, workload, node, instance and day",
             quoted(&group_by)
         ))
     })?;

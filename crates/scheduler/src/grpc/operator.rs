@@ -19,7 +19,7 @@ use pillion_core::workload::on_any;
 use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId};
 use pillion_slurm::JobState;
 use pillion_store::postgres::PgStore;
-use pillion_store::{Decision, GroupBy, StoreError};
+use pillion_store::{Decision, GroupBy, MemoryAlarms, StoreError};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -287,7 +287,11 @@ impl OperatorService for OperatorServer {
             Some(filter) => scale::sum(&self.pages.scaling(&filter).await.map_err(store_error)?),
             None => None,
         };
-        let response = api::AccountResponse { since_seconds, until_seconds, rows: rows.collect(), scaling };
+        let MemoryAlarms { told, came_true } =
+            self.pages.memory_alarms(&filter).await.map_err(store_error)?;
+        let memory_alarms = Some(api::MemoryAlarms { told, came_true });
+        let rows = rows.collect();
+        let response = api::AccountResponse { since_seconds, until_seconds, rows, scaling, memory_alarms };
         if group_by == GroupBy::Workload { self.named(response).await } else { Ok(Response::new(response)) }
     }
 

@@ -5,7 +5,7 @@ use super::tx::Access::Browse;
 use super::tx::TxError;
 use super::{PgStore, charge, slice};
 use crate::accounts::whole_hours;
-use crate::{Account, GroupBy, RunAccount, RunFilter, StoreError, Sums};
+use crate::{Account, GroupBy, MemoryAlarms, RunAccount, RunFilter, StoreError, Sums};
 use pillion_core::{GresType, JobStart};
 use sqlx::PgConnection;
 
@@ -21,6 +21,48 @@ impl PgStore {
         })
         .await
     }
+
+    /// Of how many of these runs it was said that they would run out of memory, and of how many that came true.
+    ///
+    /// # Errors
+    /// [`StoreError`] while the database does not respond.
+    pub async fn memory_alarms(&self, filter: &RunFilter) -> Result<MemoryAlarms, StoreError> {
+        self.run_tx("reading of how many runs it was said that they would run out of memory", Browse, |tx| {
+            Box::pin(memory_alarms(tx.connection(), filter))
+        })
+        .await
+    }
+}
+
+/// Of the runs that a filter means.
+async fn memory_alarms(conn: &mut PgConnection, filter: &RunFilter) -> Result<MemoryAlarms, TxError> {
+    let RunFilter { since, until, user, account, partition, workload, nodes, uid } = filter;
+    let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    // The run that it was told of is the first of its job that ended afterwards; how it ended is judged soon after that.
+    let row = sqlx::query!(
+        r#"select count(*) as "told!", count(*) filter (where exists (
+                select from event after where after.job_id = alarm.job_id and after.kind = 'out-of-memory'
+                    and after.happened_at >= alarm.happened_at
+                    and after.happened_at < run.ended_at + interval '10 minutes')) as "came_true!"
+        from event alarm cross join lateral (
+            select * from run_account where job_id = alarm.job_id and ended_at >= alarm.happened_at
+            order by ended_at limit 1) run
+        where alarm.kind = 'memory-growing' and run.ended_at >= $1 and run.ended_at < $2
+            and ($3::text is null or run.user_name = $3) and ($4::text is null or run.account = $4)
+            and ($5::text is null or run.partition_name = $5) and ($6::text is null or run.workload = $6)
+            and (cardinality($7::text[]) = 0 or run.node = any($7)) and ($8::bigint is null or run.uid = $8)"#,
+        timestamp(*since),
+        timestamp(*until),
+        user.as_deref(),
+        account.as_deref(),
+        partition.as_deref(),
+        workload.as_deref(),
+        &nodes,
+        uid.map(|uid| i64::from(uid.0)),
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(MemoryAlarms { told: counted(row.told), came_true: counted(row.came_true) })
 }
 
 /// Keeps the account of a run that has none yet, and adds it to its hour: in the transaction that marks the run.
@@ -40,14 +82,15 @@ pub(super) async fn insert(
         ended_at,
         sums,
         use_beyond_fraction: _,
-        slice: _,
+        slice,
     } = run;
     sqlx::query!(
         "with run as (
             insert into run_account (job_id, restart_count, gres_type, ended_at, node, uid, user_name, account,
                 partition_name, workload, shared_run_count, gpu_seconds, shared_seconds, unmeasured_seconds,
-                gpu_seconds_saved, energy_joules, energy_joules_saved, promises_kept, promises_broken, sent_back_run_count)
-            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
+                gpu_seconds_saved, energy_joules, energy_joules_saved, promises_kept, promises_broken, sent_back_run_count,
+                mig_profile)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
             returning *)
         insert into account_hour as hour (hour, uid, user_name, account, partition_name, workload, run_count,
             shared_run_count, gpu_seconds, shared_seconds, unmeasured_seconds, gpu_seconds_saved, energy_joules,
@@ -88,6 +131,7 @@ pub(super) async fn insert(
         integer(sums.promises_kept),
         integer(sums.promises_broken),
         integer(sums.sent_back_run_count),
+        slice.as_ref().map(|slice| slice.profile.to_string()),
     )
     .execute(&mut *conn)
     .await?;
@@ -144,19 +188,19 @@ pub(super) async fn sums(
     let rows = sqlx::query_as!(
         SumRow,
         r#"with part as (
-            select hour as at, ''::text as node, uid, user_name, account, partition_name, workload, run_count,
+            select hour as at, ''::text as node, null::text as mig_profile, uid, user_name, account, partition_name, workload, run_count,
                 shared_run_count, gpu_seconds, shared_seconds, unmeasured_seconds, gpu_seconds_saved, energy_joules,
                 energy_joules_saved, promises_kept, promises_broken, sent_back_run_count
             from account_hour where hour >= $3 and hour < $4
             union all
-            select ended_at, node, uid, user_name, account, partition_name, workload, 1, shared_run_count, gpu_seconds,
+            select ended_at, node, mig_profile, uid, user_name, account, partition_name, workload, 1, shared_run_count, gpu_seconds,
                 shared_seconds, unmeasured_seconds, gpu_seconds_saved, energy_joules, energy_joules_saved,
                 promises_kept, promises_broken, sent_back_run_count
             from run_account
             where ((ended_at >= $1 and ended_at < $3) or (ended_at >= $4 and ended_at < $2))
                 and (cardinality($9::text[]) = 0 or node = any($9)))
         select case $11::text when 'user' then user_name when 'account' then account when 'partition' then partition_name
-                when 'workload' then workload when 'node' then node
+                when 'workload' then workload when 'node' then node when 'instance' then coalesce(mig_profile, 'none')
                 when 'day' then ((at at time zone 'UTC') + make_interval(secs => $12))::date::text
                 else '' end as "key!",
             sum(run_count) as "run_count!", sum(shared_run_count) as "shared_run_count!",

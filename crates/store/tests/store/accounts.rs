@@ -2,11 +2,12 @@
 //! finds it.
 
 use crate::fixtures::{LESSON, account, at, gres, node, start, summary, summary_report};
+use pillion_core::event::EventKind;
 use pillion_core::report::JobSummary;
 use pillion_core::{NodeName, UnixTime, UserId, WorkloadKey};
 use pillion_store::postgres::PgStore;
 use pillion_store::prelude::*;
-use pillion_store::{Account, GroupBy, RunAccount, RunFilter, Store, Sums};
+use pillion_store::{Account, Event, GroupBy, MemoryAlarms, RunAccount, RunFilter, SliceLesson, Store, Sums};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -74,6 +75,58 @@ pub(crate) async fn what_runs_used_and_gained_is_told_by_filter(store: Arc<PgSto
     for filter in none {
         assert_eq!(found(&filter).await, [], "{filter:?}");
     }
+}
+
+pub(crate) async fn of_runs_that_were_said_to_run_out_of_memory_those_that_did_are_counted(
+    store: Arc<PgStore>,
+) {
+    let (first, second) = (account(1), account(2));
+    let ended = |run: &RunAccount| run.ended_at.epoch();
+    for (id, run) in [(1, &first), (2, &second)] {
+        keep(&*store, id, run).await;
+    }
+    let tell = async |id: u32, second: u64, kind: EventKind| {
+        let (job_id, detail) = (Some(start(id).job_id), String::new());
+        let event = Event { at: UnixTime::from_epoch(second), kind, job_id, node: None, detail };
+        store.record_event(&event).await.expect("recorded");
+    };
+    let alarms = async |filter: &RunFilter| {
+        let MemoryAlarms { told, came_true } = store.memory_alarms(filter).await.expect("read");
+        (told, came_true)
+    };
+    tell(1, ended(&first), EventKind::OutOfMemory).await;
+    assert_eq!(alarms(&all()).await, (0, 0), "nobody was told of it before");
+    tell(1, ended(&first) - 5, EventKind::MemoryGrowing).await;
+    tell(2, ended(&second) - 5, EventKind::MemoryGrowing).await;
+    // Of a later start of it.
+    tell(2, ended(&second) + 3_600, EventKind::OutOfMemory).await;
+    // Its run is not over.
+    tell(3, 10, EventKind::MemoryGrowing).await;
+    assert_eq!(alarms(&all()).await, (2, 1));
+    assert_eq!(
+        alarms(&RunFilter { user: Some(first.user.clone()), uid: Some(first.uid), ..all() }).await.1,
+        1
+    );
+    assert_eq!(alarms(&RunFilter { uid: Some(UserId(4711)), ..all() }).await, (0, 0));
+    assert_eq!(alarms(&RunFilter { until: first.ended_at, ..all() }).await, (0, 0), "until is not included");
+}
+
+pub(crate) async fn what_runs_gained_is_told_by_the_size_of_their_instance(store: Arc<PgStore>) {
+    let lesson = |profile: &str| SliceLesson {
+        device_model: "h100".to_owned(),
+        profile: profile.parse().expect("a size"),
+        memory_bytes: None,
+        has_completed: true,
+        ran_out_of_memory: false,
+        speed_fraction: None,
+    };
+    let sizes = [None, Some("1g.10gb"), Some("3g.40gb"), Some("1g.10gb")];
+    for (id, size) in (1..).zip(sizes) {
+        keep(&*store, id, &RunAccount { slice: size.map(lesson), ..account(id) }).await;
+    }
+    let found = store.accounts(&all(), GroupBy::Instance).await.expect("read");
+    let counts: Vec<(&str, u32)> = found.iter().map(|it| (it.key.as_str(), it.sums.run_count)).collect();
+    assert_eq!(counts, [("1g.10gb", 2), ("3g.40gb", 1), ("none", 1)]);
 }
 
 /// How many seconds the runs of the property end in: some days, with whole hours among them.
@@ -176,6 +229,9 @@ fn expected(runs: &[RunAccount], filter: &RunFilter, group: GroupBy) -> Vec<Acco
             GroupBy::Partition => run.partition.clone(),
             GroupBy::Workload => run.workload.to_string(),
             GroupBy::Node => run.node.to_string(),
+            GroupBy::Instance => {
+                run.slice.as_ref().map_or_else(|| "none".to_owned(), |slice| slice.profile.to_string())
+            }
             GroupBy::Day { utc_offset_seconds } => {
                 // 1,789,948,800 is the midnight that began 2026-09-21, in UTC.
                 let seconds = run.ended_at.seconds() + f64::from(utc_offset_seconds) - 1_789_948_800.0;

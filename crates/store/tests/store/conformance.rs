@@ -1,6 +1,10 @@
 //! What every `Store` promises. A case gets an empty store.
 
-use crate::accounts::{hours_and_runs_add_up_to_the_same, what_runs_used_and_gained_is_told_by_filter};
+use crate::accounts::{
+    hours_and_runs_add_up_to_the_same,
+    of_runs_that_were_said_to_run_out_of_memory_those_that_did_are_counted,
+    what_runs_gained_is_told_by_the_size_of_their_instance, what_runs_used_and_gained_is_told_by_filter,
+};
 use crate::browse::who_holds_devices_and_what_came_of_it_is_told;
 use crate::charges::what_was_used_beyond_profiles_is_the_mean_of_the_last_runs;
 use crate::credit::credit_is_lost_once_a_start_and_atoned_by_runs_alone;
@@ -125,6 +129,10 @@ pub(crate) const PAGES: [(&str, PagesCase); 9] = [
     ("decisions", |store| Box::pin(decisions_are_listed_by_filter(store))),
     ("tenants and outcomes", |store| Box::pin(who_holds_devices_and_what_came_of_it_is_told(store))),
     ("accounts", |store| Box::pin(what_runs_used_and_gained_is_told_by_filter(store))),
+    ("accounts by instance", |store| Box::pin(what_runs_gained_is_told_by_the_size_of_their_instance(store))),
+    ("memory alarms", |store| {
+        Box::pin(of_runs_that_were_said_to_run_out_of_memory_those_that_did_are_counted(store))
+    }),
     ("hours", |store| Box::pin(hours_and_runs_add_up_to_the_same(store))),
     ("events", |store| Box::pin(events_are_listed_by_filter(store))),
     ("devices that were never used", |store| Box::pin(devices_that_were_never_used_are_counted(store))),
