@@ -85,6 +85,7 @@ fn job(number: u32) -> anyhow::Result<WaitingJob> {
         starts_alone_at: at() + Duration::from_mins(10),
         slowdown_ratio_max: SlowdownRatio::try_promise(1.25)?,
         memory_bytes_declared: None,
+        may_run_out: false,
         solo_cap: None,
         owes_runs: 0,
         use_beyond_fraction: 0.0,

@@ -74,6 +74,7 @@ fn labels_are_few_and_tell_of_nobody() {
         "node",
         "objective",
         "outcome",
+        "profile",
         "reason",
         "result",
         "sharing",

@@ -5,6 +5,7 @@ mod check;
 mod faulty;
 mod instances;
 mod node;
+mod peers;
 mod scheduler;
 mod users;
 mod world;

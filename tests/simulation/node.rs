@@ -7,7 +7,6 @@ use pillion_agent::share::{SharePaths, environment, is_for};
 use pillion_core::device::{DeviceDescription, Mechanism, TenantUse};
 use pillion_core::fault::FaultSigns;
 use pillion_core::health::DeviceCondition;
-use pillion_core::metric::Metric;
 use pillion_core::mig::{Geometry, Slot};
 use pillion_core::report::{
     AgentHello, DeviceSamples, JobSummary, Launch, Report, ReportBody, ShareResult, ToAgent,
@@ -27,6 +26,7 @@ pub(crate) struct Running {
     pub(crate) start: JobStart,
     pub(crate) gres_type: GresType,
     pub(crate) client: ClientId,
+    pub(crate) pid: u32,
     /// The mechanism that it shares by, if it got one.
     pub(crate) mechanism: Option<Mechanism>,
     /// Its instance, if it got one.
@@ -44,6 +44,7 @@ impl Running {
 #[derive(Debug, Clone)]
 pub(crate) struct Work {
     pub(crate) workload: &'static str,
+    pub(crate) batch_size: Option<u32>,
     pub(crate) seconds: f64,
     /// What it holds; `None`: as its workload does.
     pub(crate) memory_bytes: Option<u64>,
@@ -257,7 +258,7 @@ impl Node {
         }
         let request = AttachRequest {
             workload: work.workload.to_owned(),
-            batch_size: None,
+            batch_size: work.batch_size,
             seconds: Some(work.seconds),
             memory_bytes: work.memory_bytes,
             environment: variables.into_iter().collect(),
@@ -279,12 +280,21 @@ impl Node {
             self.report(ReportBody::Launch(launch));
         }
         let mechanism = share.map(|share| share.mechanism()).filter(|mechanism| mechanism.is_set_up());
-        self.running.push(Running { start, gres_type: gres_type.clone(), client, mechanism, slot });
+        self.running.push(Running { start, gres_type: gres_type.clone(), client, pid, mechanism, slot });
     }
 
     /// Lets time pass on the devices.
     pub(crate) fn advance(&mut self, by: Duration) {
         self.lock().advance(by);
+    }
+
+    /// What its devices used since they were made.
+    pub(crate) fn energy_joules(&self) -> f64 {
+        let machine = self.lock();
+        let of = |device: &DeviceDescription| {
+            machine.counters(device.index).expect("it is there").totals.energy_joules
+        };
+        self.devices.iter().map(of).sum()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Machine> {
@@ -357,11 +367,10 @@ impl Node {
             let gres_type = self.devices[index as usize].gres_type.clone();
             let here: Vec<JobStart> =
                 self.running.iter().filter(|run| run.gres_type == gres_type).map(|run| run.start).collect();
-            let memory_bytes =
-                state.reading.metrics.bytes(Metric::MemoryBytesUsed).unwrap_or(0) / here.len().max(1) as u64;
+            let memory_bytes = self.memory_of(index, &here);
             let sighting = |start: &JobStart| Sighting {
                 start: Some(*start),
-                memory_bytes: Some(memory_bytes),
+                memory_bytes: memory_bytes.get(start).copied(),
                 process_count: 1,
             };
             let sightings: Vec<Sighting> = here.iter().map(sighting).collect();
@@ -371,13 +380,23 @@ impl Node {
             self.runs.entry(gres_type.clone()).or_default().observe(&look, 5.0);
             if !here.is_empty() {
                 let reading = state.reading;
-                let tenants = here.iter().map(|start| tenant_use(*start, memory_bytes, &progress)).collect();
+                let tenants = here.iter().map(|start| tenant_use(*start, &memory_bytes, &progress)).collect();
                 samples.push(pillion_core::report::DeviceSample { gres_type, reading, tenants });
             }
         }
         if !samples.is_empty() {
             self.report(ReportBody::Samples(DeviceSamples { recorded_at: now, samples }));
         }
+    }
+
+    /// The memory that each of these holds of a device, by the driver's list of processes.
+    fn memory_of(&self, index: u32, starts: &[JobStart]) -> BTreeMap<JobStart, u64> {
+        let processes = self.lock().processes(index).expect("the device is there");
+        let of = |run: &Running| {
+            let own = processes.iter().find(|process| process.pid == run.pid)?;
+            Some((run.start, own.memory_bytes?))
+        };
+        self.running.iter().filter(|run| starts.contains(&run.start)).filter_map(of).collect()
     }
 
     /// How far each of these says that it is.
@@ -398,11 +417,15 @@ impl Node {
     }
 }
 
-fn tenant_use(start: JobStart, memory_bytes: u64, progress: &BTreeMap<JobStart, f64>) -> TenantUse {
+fn tenant_use(
+    start: JobStart,
+    memory_bytes: &BTreeMap<JobStart, u64>,
+    progress: &BTreeMap<JobStart, f64>,
+) -> TenantUse {
     TenantUse {
         job_id: start.job_id,
         restart_count: start.restart_count,
-        memory_bytes: Some(memory_bytes),
+        memory_bytes: memory_bytes.get(&start).copied(),
         process_count: 1,
         progress: progress.get(&start).copied(),
     }

@@ -6,6 +6,7 @@ use crate::outsider::{self, Outsider};
 use pillion_core::device::{DeviceDescription, DeviceNotice, NoticeKind};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::metric::{Metric, MetricSource};
+use pillion_core::mig::Slot;
 use pillion_core::{GresType, UnixTime};
 use pillion_device::{DeviceError, DeviceState, DeviceStates};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,8 @@ struct Watched {
     failing: Option<(UnixTime, u32)>,
     /// When somebody was last seen who is no job's, and at how many samples in a row.
     outsider: Option<(UnixTime, u32)>,
+    /// Instances of ours that stand empty and can be given away as they are.
+    instances_empty: Vec<Slot>,
 }
 
 impl Health {
@@ -119,9 +122,11 @@ impl Health {
         }
     }
 
-    /// What is wrong with how a device is divided that we cut; absent: nothing. Who holds it may be another each time.
-    pub fn cut(&mut self, index: u32, fault: Option<&DeviceFault>) {
+    /// What is wrong with how a device is divided that we cut, and which instances of ours stand empty there. Who holds it may be
+    /// another each time.
+    pub fn cut(&mut self, index: u32, fault: Option<&DeviceFault>, instances_empty: &[Slot]) {
         let Some(watched) = self.0.get_mut(&index) else { return };
+        watched.instances_empty = instances_empty.to_vec();
         watched.clear(FaultKind::Divided, None);
         watched.clear(FaultKind::Held, None);
         if let Some(DeviceFault { kind, detail, since }) = fault {
@@ -199,6 +204,7 @@ impl Watched {
             sources: BTreeMap::new(),
             failing: None,
             outsider: None,
+            instances_empty: Vec::new(),
         }
     }
 
@@ -253,7 +259,7 @@ impl Watched {
             gres_type: self.gres_type.clone(),
             faults: self.faults.values().rev().cloned().collect(),
             sources: self.sources.clone(),
-            instances_empty: Vec::new(),
+            instances_empty: self.instances_empty.clone(),
         }
     }
 }

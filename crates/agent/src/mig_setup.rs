@@ -8,7 +8,6 @@ use pillion_core::setup::{SetupFault, SetupFaultKind};
 use pillion_core::text::{named, quoted};
 use pillion_device::mechanism::mig::Holder;
 use pillion_device::nvidia::{MigFiles, holders};
-use std::os::unix::fs::MetadataExt as _;
 
 /// Users' numbers begin here (login.defs(5), `UID_MIN`): what is on a device below it belongs to the system.
 const USER_ID_MIN: u32 = 1000;
@@ -55,9 +54,9 @@ fn mode_off(device: &DeviceDescription) -> SetupFault {
     SetupFault { kind: SetupFaultKind::MigOff, detail }
 }
 
-/// Whether a program runs as no user's. One that has ended meanwhile is nobody's.
-fn is_of_the_system(holder: &Holder) -> bool {
-    std::fs::metadata(format!("/proc/{}", holder.pid)).is_ok_and(|process| process.uid() < USER_ID_MIN)
+/// Whether a program runs as no user's.
+const fn is_of_the_system(holder: &Holder) -> bool {
+    holder.uid.0 < USER_ID_MIN
 }
 
 /// Those among them that may be in the way.
@@ -80,6 +79,8 @@ fn held(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pillion_core::UserId;
+    use std::collections::BTreeSet;
     use std::fs;
     use std::process::{Child, Command};
 
@@ -161,8 +162,13 @@ mod tests {
 
     #[test]
     fn programs_of_ours_are_not_in_the_way_and_persistenced_only_of_the_mode() {
-        let holder =
-            |program: &str| Holder { pid: 7, program: program.to_owned(), file: "/dev/nvidia0".to_owned() };
+        let holder = |program: &str| Holder {
+            pid: 7,
+            uid: UserId(0),
+            program: program.to_owned(),
+            file: "/dev/nvidia0".to_owned(),
+            gpu_instance_ids: BTreeSet::new(),
+        };
         let told = |toggles, programs: &[&str]| {
             held(&device(0, "h100", true), toggles, programs.iter().map(|it| holder(it))).map(|it| it.detail)
         };

@@ -117,7 +117,7 @@ pub struct DeviceDescription {
     pub geometry: Option<Geometry>,
 }
 
-/// A MIG instance of a device that somebody else has made: it is Slurm's to give, and Pillion lets it be.
+/// A MIG instance of a device that somebody else has made: it is his to give, and Pillion lets it be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MigInstance {
     /// The vendor's name for it.

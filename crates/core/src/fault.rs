@@ -22,6 +22,8 @@ use std::fmt;
 /// A start that ended longer ago than this is not requeued: its user may have acted, and Slurm may forget it any moment
 /// (`MinJobAge`).
 pub const REQUEUE_AGE_SECONDS_MAX: f64 = 240.0;
+/// Who ran longer than this until it ran out of device memory is not started again: so much work is worth a look of its user's first.
+pub const RESTART_RUN_SECONDS_MAX: f64 = 3600.0;
 /// A failure within this time of a sign is taken for its consequence.
 const MEMORY_SECONDS: f64 = 30.0;
 /// The same for a fault of the device, after which a program can hang until its next call.

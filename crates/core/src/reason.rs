@@ -15,6 +15,8 @@ pub enum Reason {
     Trial,
     /// Starts in an instance of the device that nobody else meets.
     OwnInstance,
+    /// The same, with less memory than it held at most: once, and its user lets it be started again with more.
+    SmallerInstance,
     /// Starts alone, and others may join.
     AloneJoinable,
     /// Starts alone: its workload is not known yet on this device model, and is measured.
@@ -124,6 +126,7 @@ impl Reason {
             | Self::Joined
             | Self::Trial
             | Self::OwnInstance
+            | Self::SmallerInstance
             | Self::AloneJoinable
             | Self::NoDeviceFree
             | Self::AwaitsVerdict
@@ -138,7 +141,7 @@ impl Reason {
             Self::Paired => "is paired already",
             Self::Joined => "has joined another",
             Self::Trial => "is tried with another",
-            Self::OwnInstance => "starts in an instance of its own",
+            Self::OwnInstance | Self::SmallerInstance => "starts in an instance of its own",
             Self::AloneJoinable => "starts alone",
             Self::UnknownWorkload => "one of the two was never measured on this device model",
             Self::MemoryUnknown => "one of the two has no known memory need",
@@ -201,6 +204,7 @@ impl Reason {
             | Self::Joined
             | Self::Trial
             | Self::OwnInstance
+            | Self::SmallerInstance
             | Self::AloneJoinable
             | Self::UnknownWorkload
             | Self::FirstRun

@@ -10,6 +10,7 @@
 pub mod allow;
 pub mod backtest;
 pub mod files;
+pub mod fit;
 pub mod history;
 pub mod matching;
 pub mod mig;

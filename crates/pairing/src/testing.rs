@@ -45,6 +45,7 @@ pub(crate) fn job(id: u32, workload: &str) -> WaitingJob {
         starts_alone_at: UnixTime::from_epoch(NOW + 600),
         slowdown_ratio_max: SlowdownRatio::try_promise(1.25).unwrap(),
         memory_bytes_declared: None,
+        may_run_out: false,
         solo_cap: None,
         owes_runs: 0,
         use_beyond_fraction: 0.0,

@@ -224,6 +224,9 @@ pub struct WaitingJob {
     pub slowdown_ratio_max: SlowdownRatio,
     /// `memory=` as declared.
     pub memory_bytes_declared: Option<u64>,
+    /// Whether it would be started again, with more, if it ran out of device memory: by its user's consent, which was not made use of.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_run_out: bool,
     /// Its user has it measured alone, under this cap; absent = it may share.
     #[serde(default)]
     pub solo_cap: Option<CapStep>,

@@ -37,6 +37,32 @@ pub(crate) fn parts(parts: &[(&str, f64)]) -> Markup {
     }
 }
 
+/// Some of a device's slices that one tenant has: where they begin, how many they are, and what stands on them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) start: u8,
+    pub(crate) count: u8,
+    pub(crate) label: String,
+}
+
+/// A device in its slices: those that are taken as one piece each, the others one by one.
+pub(crate) fn slices(count: u8, cuts: &[Cut]) -> Markup {
+    const SLICE: u32 = 40;
+    let at = |slices: u8| u32::from(slices) * SLICE;
+    let is_taken = |slice: &u8| cuts.iter().any(|cut| (cut.start..cut.start + cut.count).contains(slice));
+    html! {
+        svg.slices viewBox={ "0 0 " (at(count)) " 24" } aria-hidden="true" focusable="false" {
+            @for slice in (0..count).filter(|slice| !is_taken(slice)) {
+                rect.free x=(at(slice) + 1) y="1" width=(SLICE - 2) height="22" rx="3" {}
+            }
+            @for cut in cuts {
+                rect.taken x=(at(cut.start) + 1) y="1" width=(at(cut.count) - 2) height="22" rx="3" {}
+                text x=(at(cut.start) + at(cut.count) / 2) y="16" text-anchor="middle" { (cut.label) }
+            }
+        }
+    }
+}
+
 /// One column a step, up from zero or down: (label, value).
 pub(crate) fn columns(values: &[(String, f64)], unit: &str) -> Markup {
     const WIDTH: f64 = 720.0;

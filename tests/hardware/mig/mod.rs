@@ -2,6 +2,7 @@
 //! stands with the seed (`SEED=.. tests/run hardware mig` draws others), and nothing may be left: no instance, no file that is a
 //! user's, no program, no open file of ours. Refusals are injected, and each is answered at once and with whom it is due to.
 
+mod held;
 mod node;
 
 use node::{Node, Program, destroy_in_the_end};

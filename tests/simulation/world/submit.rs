@@ -24,8 +24,16 @@ impl World {
                         admin_comment: mark.to_string(),
                         ..FakeJob::default()
                     });
-                    self.works
-                        .insert(id, Work { workload, seconds: 12.0, memory_bytes: None, uid: UserId(uid) });
+                    self.works.insert(
+                        id,
+                        Work {
+                            workload,
+                            batch_size: None,
+                            seconds: 12.0,
+                            memory_bytes: None,
+                            uid: UserId(uid),
+                        },
+                    );
                 }
             }
         }
@@ -83,10 +91,16 @@ impl World {
         for id in ids {
             let work = if is_lie {
                 let seconds = self.rng.random_range(60.0..200.0);
-                Work { workload: HEAVY, seconds, memory_bytes: Some(LIE_BYTES), uid: UserId(uid) }
+                Work {
+                    workload: HEAVY,
+                    batch_size: None,
+                    seconds,
+                    memory_bytes: Some(LIE_BYTES),
+                    uid: UserId(uid),
+                }
             } else {
                 let seconds = self.rng.random_range(5.0..60.0);
-                Work { workload, seconds, memory_bytes: None, uid: UserId(uid) }
+                Work { workload, batch_size: None, seconds, memory_bytes: None, uid: UserId(uid) }
             };
             self.works.insert(id, work);
         }

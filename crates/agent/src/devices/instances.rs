@@ -36,7 +36,8 @@ impl Devices {
         let mut sized: Vec<(JobStart, u64)> = Vec::new();
         for device in devices.iter() {
             if mig.is_managed(device) {
-                self.health.cut(device.index, mig.fault(&device.gres_type));
+                let (fault, empty) = (mig.fault(&device.gres_type), mig.instances_empty(&device.gres_type));
+                self.health.cut(device.index, fault, empty);
             }
             let on_it = shares.iter().filter(|share| share.gres_type == device.gres_type);
             for share in on_it.filter(|share| share.mechanism().has_instances()) {

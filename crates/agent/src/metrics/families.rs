@@ -66,6 +66,8 @@ pillion_metrics::families! {
         "Shares that are set up, those of jobs included that have not begun");
     SHARDS = gauge("pillion_device_shards", "hundredths of a GPU", &["node", "gres_type"],
         "What Slurm books for those shares together");
+    INSTANCES = gauge("pillion_device_instances", "instances", &["node", "gres_type", "profile"],
+        "MIG instances of the device that are set up for tenants, by size; no line of a device that is not cut");
     MPS_UP = gauge("pillion_device_mps_up", "0 or 1", &["node", "gres_type"],
         "Whether the device's MPS daemon serves its tenants; 0 while it is in a fault or has died; absent while nobody shares by \
          MPS");

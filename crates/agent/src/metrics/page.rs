@@ -5,6 +5,7 @@ use super::figures::{DeviceSeen, Seen};
 use crate::journal::JournalFigures;
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::health::FaultKind;
+use pillion_core::mig::Geometry;
 use pillion_core::share::Share;
 use pillion_core::{NodeName, UnixTime};
 use pillion_metrics::Page;
@@ -77,9 +78,16 @@ fn device(page: &mut Page, snapshot: &Snapshot<'_>, device: &DeviceDescription, 
     page.count(&f::READ_ERRORS, &place, seen.read_errors);
     let own: Vec<&Share> =
         snapshot.shares.iter().filter(|share| share.gres_type == device.gres_type).collect();
-    for mechanism in [device.mechanism, Mechanism::TimeSliced] {
+    let cut = device.geometry.is_some().then_some(Mechanism::Mig);
+    for mechanism in [device.mechanism, Mechanism::TimeSliced].into_iter().chain(cut) {
         let count = own.iter().filter(|share| share.mechanism() == mechanism).count() as u64;
         page.count(&f::SHARES, &[node, gres_type, mechanism.as_str()], count);
+    }
+    for size in device.geometry.iter().flat_map(Geometry::plain) {
+        let is_of_it =
+            |share: &&&Share| share.sharing.mig_slot().is_some_and(|slot| slot.profile == size.profile);
+        let count = own.iter().filter(is_of_it).count() as u64;
+        page.count(&f::INSTANCES, &[node, gres_type, &size.profile.to_string()], count);
     }
     page.count(&f::SHARDS, &place, own.iter().map(|share| u64::from(share.shards.count())).sum());
     if own.iter().any(|share| share.mechanism().has_daemon()) {

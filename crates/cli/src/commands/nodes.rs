@@ -69,8 +69,8 @@ fn show(StatusResponse { agents: nodes, drains, .. }: StatusResponse) -> Answer 
     answer
 }
 
-/// The instances of each device with MIG enabled, for people: whoever wonders why it is closed. They stand below the table,
-/// whose rows are devices.
+/// The instances of each device with MIG enabled that are not its agent's, for people: whoever wonders why it is closed. They stand
+/// below the table, whose rows are devices. Who has an instance of the agent's is shown with its tenants (`pillion top`).
 fn instance_lines(nodes: &[AgentStatus]) -> Vec<String> {
     let mut lines = Vec::new();
     for (node, device) in nodes.iter().flat_map(|node| node.devices.iter().map(move |device| (node, device)))
@@ -87,7 +87,10 @@ fn instance_lines(nodes: &[AgentStatus]) -> Vec<String> {
     }
     if !lines.is_empty() {
         lines.push(String::new());
-        lines.push("MIG instances are Slurm's to give; Pillion does not share them.".to_owned());
+        lines.push(
+            "These are not the agent's: whoever made them gives them away, and Pillion shares none of them."
+                .to_owned(),
+        );
     }
     lines
 }

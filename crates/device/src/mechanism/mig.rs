@@ -5,6 +5,7 @@ use crate::DeviceError;
 use pillion_core::mig::{Geometry, Slot};
 use pillion_core::{DeviceUuid, UserId};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// How a device is divided just now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,10 +55,14 @@ pub struct ComputeInstance {
 pub struct Holder {
     /// In the agent's pid namespace.
     pub pid: u32,
+    /// Whose it is.
+    pub uid: UserId,
     /// Its name, as the kernel has it.
     pub program: String,
     /// One of the files: `/dev/nvidia0`, `/dev/nvidia-caps/nvidia-cap21`.
     pub file: String,
+    /// The driver's numbers of the GPU instances whose files it has open, ascending.
+    pub gpu_instance_ids: BTreeSet<u32>,
 }
 
 /// Who may come into an instance, beside root.

@@ -177,6 +177,7 @@ fn job(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32) -> WaitingJob {
         starts_alone_at: at() + Duration::from_mins(10),
         slowdown_ratio_max: promise(),
         memory_bytes_declared: None,
+        may_run_out: false,
         solo_cap: None,
         owes_runs: 0,
         use_beyond_fraction: 0.0,

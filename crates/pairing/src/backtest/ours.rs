@@ -113,6 +113,7 @@ fn job(backtest: &Backtest<'_>, book: &ProfileBook, id: u32, workload: &Workload
         starts_alone_at: UnixTime::from_epoch(0),
         slowdown_ratio_max: backtest.options().slowdown_ratio_max,
         memory_bytes_declared: peak.is_none().then_some(0),
+        may_run_out: false,
         solo_cap: None,
         owes_runs: 0,
         use_beyond_fraction: 0.0,

@@ -68,6 +68,7 @@ pub(super) fn read_queue(
             slowdown_ratio_max: job.slowdown_ratio_max,
             // Nothing declared where a peak is known; where none is, nothing is needed.
             memory_bytes_declared: profile.memory_bytes_peak.is_none().then_some(0),
+            may_run_out: false,
             solo_cap: None,
             owes_runs: 0,
             use_beyond_fraction: 0.0,

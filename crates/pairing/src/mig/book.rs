@@ -1,6 +1,6 @@
 //! What runs in instances have taught, by workload, model of device and size.
 
-use super::FitRecord;
+use crate::fit::MemoryFit;
 use pillion_core::WorkloadKey;
 use pillion_core::mig::MigProfile;
 use serde::{Deserialize, Serialize};
@@ -30,8 +30,8 @@ pub struct SliceRecord {
 /// What is known of one workload on one model of device.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SlicesKnown {
-    /// In which sizes it has room.
-    pub fit: FitRecord,
+    /// With how much memory it completed there, and ran out of it.
+    pub fit: MemoryFit,
     /// Its speed where it was measured.
     pub measured: BTreeMap<MigProfile, f64>,
 }
@@ -112,7 +112,7 @@ mod tests {
         ]);
         let known = book.get(&WorkloadKey::new("w"), "a100-40").unwrap();
         assert_eq!(known.fit.completed_bytes_min, Some(9_856 << 20));
-        assert_eq!(known.fit.out_of_memory_bytes_max, Some(4_864 << 20));
+        assert_eq!(known.fit.ran_out_bytes_max, Some(4_864 << 20));
         assert_eq!(known.measured.len(), 2);
         assert_eq!(book.get(&WorkloadKey::new("w"), "h100"), None);
         let text = serde_json::to_string(&book).unwrap();

@@ -35,9 +35,18 @@ pub struct SliceJob {
     pub duration_seconds: Option<f64>,
     /// How fast it is in the sizes in which it has room and that is known. In the whole device it is as fast as it is alone.
     pub speeds: BTreeMap<MigProfile, SliceSpeed>,
+    /// Of those the size that is smaller than its peak asks for, where it may be tried in one.
+    pub tried: Option<MigProfile>,
 }
 
 impl SliceJob {
+    /// The same, without the size that it would be tried in.
+    pub fn do_not_try(&mut self) {
+        if let Some(tried) = self.tried.take() {
+            self.speeds.remove(&tried);
+        }
+    }
+
     /// Whether it may have an instance of this size.
     ///
     /// # Errors

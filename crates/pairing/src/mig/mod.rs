@@ -10,7 +10,6 @@
 
 mod book;
 mod choose;
-mod fit;
 mod job;
 mod shapes;
 mod speed;
@@ -20,7 +19,6 @@ mod worth;
 
 pub use book::{SliceBook, SliceRecord, SlicesKnown};
 pub use choose::{Choice, Cutter, DeviceState, Refusal, Rival, SliceJob};
-pub use fit::FitRecord;
 pub use job::SliceKnowledge;
 pub use speed::{SliceSpeed, prior};
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::fit::MemoryFit;
 use crate::testing::profile;
 use pillion_core::UnixTime;
 use pillion_core::mig::{Geometry, MigProfile, Slot};
@@ -23,6 +24,7 @@ fn job(seconds: u64, promise: f64, speeds: &[(&str, f64)]) -> SliceJob {
         slowdown_ratio_max: SlowdownRatio::try_promise(promise).unwrap(),
         submitted_at: UnixTime::from_epoch(1_000 + seconds),
         duration_seconds: Some(600.0),
+        tried: None,
         speeds: speeds.iter().map(measured).collect(),
     }
 }
@@ -140,12 +142,12 @@ fn light_jobs_keep_those_company_who_can_have_no_other() {
 #[test]
 fn a_size_in_which_it_completed_goes_before_any_peak_and_one_in_which_it_ran_out_is_gone_for_good() {
     let size = |text: &str| a100().size(name(text)).unwrap();
-    let mut record = FitRecord::default();
-    let has_room = |record: &FitRecord, text: &str| record.has_room(None, Some(9_000 << 20), size(text));
+    let mut record = MemoryFit::default();
+    let has_room = |record: &MemoryFit, text: &str| record.has_room(None, Some(9_000 << 20), size(text));
     assert!(!record.has_room(None, None, size("4g.20gb")), "nothing is known");
     assert!(!has_room(&record, "2g.10gb"), "1.1 times the peak is more than 9856 MiB");
     assert!(has_room(&record, "3g.20gb"));
-    assert_eq!(record.need_bytes(Some(4 << 30), Some(9_000 << 20)), Some(4 << 30), "it declared less");
+    assert_eq!(record.need_in_instance(Some(4 << 30), Some(9_000 << 20)), Some(4 << 30), "it declared less");
     record.completed(4_864 << 20);
     assert!(has_room(&record, "1g.5gb"));
     record.ran_out(9_856 << 20);
@@ -191,7 +193,7 @@ fn a_job_is_as_fast_as_it_was_measured_and_else_as_is_foretold_where_it_has_room
     assert!(foretold.speed_fraction_low < foretold.speed_fraction && foretold.speed_fraction <= 1.0);
     assert!((job.slowdown_ratio_max.value() - 2.5).abs() < 1e-9, "nobody promised anything");
     assert_eq!(job.duration_seconds, Some(600.0));
-    let mut fit = FitRecord::default();
+    let mut fit = MemoryFit::default();
     fit.completed(4_864 << 20);
     assert_eq!(of(&SliceKnowledge { fit, ..known }).speeds.len(), 4);
     fit.ran_out(9_856 << 20);

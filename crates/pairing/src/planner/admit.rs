@@ -1,5 +1,6 @@
 //! The rules that a sharing of a device must pass, each alone and by name. Says yes or no and why; must not choose.
 
+use crate::fit::{MemoryFit, least, scaled};
 use crate::model::SpeedEstimate;
 use crate::plan::Reason;
 use crate::planner::first_run;
@@ -12,8 +13,6 @@ use std::time::Duration;
 
 /// What an observed memory peak is multiplied with: peaks are sampled, and runs differ.
 pub const OBSERVED_PEAK_RATIO: f64 = 1.05;
-/// What is given of the memory with which it ran out.
-const BEYOND_RATIO: f64 = 1.5;
 /// Who holds this part of a device may have taken it beforehand: JAX takes 0.75 of it, others more.
 const PREALLOCATED_FRACTION: f64 = 0.7;
 /// The least shards that a tenant is given.
@@ -83,44 +82,19 @@ pub(super) fn usable_bytes(device_memory_bytes: u64, policy: &Policy) -> u64 {
 
 /// The device memory that a workload is admitted with: what was declared, but never less than what was seen to be needed.
 pub fn memory_need(declared: Option<u64>, profile: &WorkloadProfile) -> Option<u64> {
-    let (peak, completed) = (profile.memory_bytes_peak, completed_in(profile));
+    let fit = MemoryFit::from(profile);
+    let (peak, completed) = (profile.memory_bytes_peak, fit.enough_bytes());
     let need = match declared {
         Some(declared) => Some(declared.max(least(peak, completed).unwrap_or(0))),
         None => least(peak.map(|peak| scaled(peak, OBSERVED_PEAK_RATIO)), completed),
     };
-    need.max(need_beyond(profile))
-}
-
-/// The least memory in which it has completed, and did not run out of it with as much.
-fn completed_in(profile: &WorkloadProfile) -> Option<u64> {
-    profile.memory_bytes_completed.filter(|bytes| profile.memory_bytes_ran_out < Some(*bytes))
-}
-
-/// What it is given at least after it ran out of memory; nothing more where a run that had enough shows how much that is.
-fn need_beyond(profile: &WorkloadProfile) -> Option<u64> {
-    let ran_out = profile.memory_bytes_ran_out?;
-    let held = least(profile.memory_bytes_peak, completed_in(profile));
-    held.is_none_or(|held| held <= ran_out).then(|| scaled(ran_out, BEYOND_RATIO))
-}
-
-fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    a.into_iter().chain(b).min()
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "memory is far below 2^53 bytes"
-)]
-fn scaled(bytes: u64, ratio: f64) -> u64 {
-    (bytes as f64 * ratio).ceil() as u64
+    need.max(fit.beyond_bytes(peak))
 }
 
 /// Whether a workload held so much of a device that its framework may have taken it only because it was there. Which runs under a
 /// limit tell.
 pub(crate) fn looks_preallocated(profile: &WorkloadProfile, device_memory_bytes: u64) -> bool {
-    let held = least(profile.memory_bytes_peak, completed_in(profile));
+    let held = least(profile.memory_bytes_peak, MemoryFit::from(profile).enough_bytes());
     held.is_some_and(|held| held >= scaled(device_memory_bytes, PREALLOCATED_FRACTION))
 }
 
@@ -135,7 +109,7 @@ pub(crate) fn limit_alone(
     let limit = match profile {
         None => declared,
         Some(profile) if looks_preallocated(profile, device_memory_bytes) => {
-            declared.max(profile.memory_bytes_ran_out.map_or(0, |bytes| scaled(bytes, BEYOND_RATIO)))
+            declared.max(MemoryFit::from(profile).beyond_bytes_anyway().unwrap_or(0))
         }
         Some(profile) => memory_need(Some(declared), profile)?,
     };

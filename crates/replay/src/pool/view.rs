@@ -200,6 +200,7 @@ impl Pool<'_> {
             starts_alone_at: UnixTime::from_seconds(job.eligible_at + BOUND_SECONDS),
             slowdown_ratio_max: self.setting.policy.slowdown_ratio_max,
             memory_bytes_declared: None,
+            may_run_out: false,
             solo_cap: None,
             // Whoever did not fit beside another is started again alone.
             owes_runs: u32::from(self.goes_alone.contains(&number)),

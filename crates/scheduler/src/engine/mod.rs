@@ -102,11 +102,12 @@ impl Engine {
             first_runs: &board.first_runs,
             alone_devices_max: context.settings.alone_devices_max,
             gpu_types: &context.settings.gpu_types,
+            steadfast: &board.steadfast,
+            restarts_by_consent: context.settings.restarts_by_consent,
             trials: history.as_deref().map(|history| TrialSources {
                 pace: &context.settings.pace,
                 speeds: &board.speeds,
                 watched: &board.watched,
-                steadfast: &board.steadfast,
                 is_parting_unsafe: board.is_parting_unsafe,
                 history,
             }),

@@ -1,11 +1,12 @@
-//! The engine's part of trials: what came of sharings before, and who may not be started again. Asks; the view and the planner decide.
+//! The engine's part of trials: what came of sharings before, and who may not be started again. Asks; the view and the planner
+//! decide.
 
 use super::Engine;
 use crate::scan::Scan;
 use crate::tick_error::TickError;
 use crate::view::TrialHistory;
 use pillion_core::JobStart;
-use pillion_pairing::Plan;
+use pillion_pairing::{Pairing, Plan, Reason};
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use tracing::warn;
@@ -35,11 +36,11 @@ impl Engine {
         Ok(Some(history))
     }
 
-    /// Takes the trials of those out of the plan whom nothing would take apart again: whoever wrote `--no-requeue`, and whomever
-    /// Slurm says nothing of. The next plan knows.
+    /// Takes those out of the plan that presuppose a start once more which there would not be: of whoever wrote `--no-requeue`, and of
+    /// whomever Slurm says nothing of. The next plan knows.
     pub(super) async fn leave_steadfast(&self, plan: &mut Plan, scan: &Scan) {
         let context = &self.context;
-        let tried = plan.pairings.iter().filter(|pairing| pairing.trial.is_some());
+        let tried = plan.pairings.iter().filter(|pairing| may_start_again(pairing));
         let asked: Vec<JobStart> =
             tried.flat_map(|pairing| pairing.members.iter().map(|member| member.start)).collect();
         if asked.is_empty() {
@@ -57,7 +58,7 @@ impl Engine {
             }
         }
         plan.pairings.retain(|pairing| {
-            pairing.trial.is_none() || pairing.members.iter().all(|member| allowed.contains(&member.start))
+            !may_start_again(pairing) || pairing.members.iter().all(|member| allowed.contains(&member.start))
         });
         if !steadfast.is_empty() {
             let mut board = context.board_mut();
@@ -67,6 +68,13 @@ impl Engine {
             context.nudges.engine.notify_one();
         }
     }
+}
+
+/// Whether it presupposes that its jobs may be started again: a trial, which the watch takes apart, and an instance with less memory
+/// than its job held at most.
+fn may_start_again(pairing: &Pairing) -> bool {
+    let mut reasons = pairing.members.iter().map(|member| member.explanation.reason);
+    pairing.trial.is_some() || reasons.any(|reason| reason == Reason::SmallerInstance)
 }
 
 #[cfg(test)]

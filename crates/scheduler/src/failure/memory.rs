@@ -12,12 +12,10 @@
 //! ```
 
 use pillion_core::UnixTime;
-use pillion_core::fault::REQUEUE_AGE_SECONDS_MAX;
+use pillion_core::fault::{REQUEUE_AGE_SECONDS_MAX, RESTART_RUN_SECONDS_MAX};
 use pillion_core::mark::Mark;
 use pillion_store::MeasuredRun;
 
-/// Who ran longer than this is not started again: so much work is worth a look of its user's first.
-pub(super) const RUN_SECONDS_MAX: f64 = 3600.0;
 /// The next start has at least so many halves of what the one before had.
 const MORE_HALVES: u64 = 3;
 const MIB: u64 = 1 << 20;
@@ -47,7 +45,7 @@ pub(super) fn restart(run: &MeasuredRun, mark: Option<&Mark>, is_let: bool, now:
         no("the site has policy.oom_requeue = \"never\"")
     } else if mark.again_lease_epoch.is_some() {
         no("it was given more memory once before")
-    } else if ran_seconds > RUN_SECONDS_MAX {
+    } else if ran_seconds > RESTART_RUN_SECONDS_MAX {
         no("it ran longer than an hour")
     } else if run.job.ended_at.is_none_or(|ended_at| now.seconds_since(ended_at) > REQUEUE_AGE_SECONDS_MAX) {
         no("it ended too long ago")

@@ -33,59 +33,50 @@ impl MeasuredSpeed {
     }
 }
 
-/// How fast a shared run went against the workload's solo runs; `None` where that is not known.
+/// How fast a run went that did not have its device alone, against the workload's solo runs; `None` where that is not known. In an
+/// instance that is all of the run, whoever else was on the device.
 pub(super) fn measured_speed(run: &MeasuredRun, profile: Option<&WorkloadProfile>) -> Option<MeasuredSpeed> {
-    if run.is_in_instance() {
-        return in_instance(run, profile?).filter(MeasuredSpeed::is_possible);
-    }
-    if is_solo(run) {
+    let summary = &run.summary;
+    let (part, seconds) = if run.is_in_instance() {
+        (together(summary), summary.ended_at.seconds_since(summary.started_at))
+    } else if is_solo(run) {
         return None;
-    }
+    } else {
+        (summary.shared, summary.shared_seconds)
+    };
     let profile = profile?;
-    let by_progress = speed_by_progress(&run.summary, profile).filter(MeasuredSpeed::is_possible);
-    by_progress.or_else(|| speed_by_duration(run, profile).filter(MeasuredSpeed::is_possible))
+    let by_progress = speed_by_progress(&part, profile).filter(MeasuredSpeed::is_possible);
+    by_progress.or_else(|| speed_by_duration(run, seconds, profile).filter(MeasuredSpeed::is_possible))
 }
 
-/// How fast a run in an instance went, all of which was in it, whoever else was on the device: by its counter, else by how long it
-/// took, which says nothing of a run that was cut short.
-fn in_instance(run: &MeasuredRun, profile: &WorkloadProfile) -> Option<MeasuredSpeed> {
-    let summary = &run.summary;
-    let progress = summary.solo.progress.unwrap_or(0.0) + summary.shared.progress.unwrap_or(0.0);
-    let seconds = [&summary.solo, &summary.shared].into_iter().filter(|part| part.progress.is_some());
-    let rate = progress / seconds.map(|part| part.seconds).sum::<f64>();
-    let alone = profile.throughput_per_second.filter(|rate| is_rate(*rate));
-    if let Some(alone) = alone.filter(|_| is_rate(rate)) {
-        return Some(MeasuredSpeed { speed_fraction: rate / alone, deviation: None, is_self_reported: true });
+/// How far it came in all, in the seconds in which it counted.
+fn together(summary: &JobSummary) -> ProgressPart {
+    let counted = || [&summary.solo, &summary.shared].into_iter().filter(|part| part.progress.is_some());
+    ProgressPart {
+        progress: counted().next().map(|_| counted().filter_map(|part| part.progress).sum()),
+        seconds: counted().map(|part| part.seconds).sum(),
     }
-    let solo_seconds = profile.duration_seconds?;
-    let variation = profile.duration_variation_fraction.filter(|part| *part < DURATION_VARIATION_MAX)?;
-    let elapsed = summary.ended_at.seconds_since(summary.started_at);
-    let is_whole = run.job.ending == Some(Ending::Completed) && elapsed > 0.0;
-    let speed_fraction = solo_seconds / elapsed;
-    let deviation = Some(variation * speed_fraction);
-    is_whole.then_some(MeasuredSpeed { speed_fraction, deviation, is_self_reported: false })
 }
 
 /// By the job's own counter, against the rate at which its workload goes alone.
-fn speed_by_progress(summary: &JobSummary, profile: &WorkloadProfile) -> Option<MeasuredSpeed> {
+fn speed_by_progress(part: &ProgressPart, profile: &WorkloadProfile) -> Option<MeasuredSpeed> {
     let rate_alone = profile.throughput_per_second.filter(|rate| is_rate(*rate))?;
-    let speed_fraction = rate_of(&summary.shared)? / rate_alone;
+    let speed_fraction = rate_of(part)? / rate_alone;
     Some(MeasuredSpeed { speed_fraction, deviation: None, is_self_reported: true })
 }
 
-/// By how long the whole job took, against how long its workload takes alone.
-fn speed_by_duration(run: &MeasuredRun, profile: &WorkloadProfile) -> Option<MeasuredSpeed> {
-    let summary = &run.summary;
+/// By how long the whole job took, against how long its workload takes alone. `seconds`: in which it did not have all of its device.
+fn speed_by_duration(run: &MeasuredRun, seconds: f64, profile: &WorkloadProfile) -> Option<MeasuredSpeed> {
     let solo_seconds = profile.duration_seconds?;
     let variation = profile.duration_variation_fraction.filter(|part| *part < DURATION_VARIATION_MAX)?;
-    if run.job.ending != Some(Ending::Completed) || summary.shared_seconds <= 0.0 {
+    if run.job.ending != Some(Ending::Completed) || seconds <= 0.0 {
         return None;
     }
-    // Alone it went at full speed: the rest of its work was done in the shared seconds.
-    let elapsed = summary.ended_at.seconds_since(summary.started_at);
-    let alone = (elapsed - summary.shared_seconds).max(0.0);
-    let speed_fraction = (solo_seconds - alone) / summary.shared_seconds;
-    let deviation = variation * solo_seconds / summary.shared_seconds;
+    // Alone it went at full speed: the rest of its work was done in those seconds.
+    let elapsed = run.summary.ended_at.seconds_since(run.summary.started_at);
+    let alone = (elapsed - seconds).max(0.0);
+    let speed_fraction = (solo_seconds - alone) / seconds;
+    let deviation = variation * solo_seconds / seconds;
     let is_known = deviation <= SPEED_DEVIATION_MAX;
     is_known.then_some(MeasuredSpeed { speed_fraction, deviation: Some(deviation), is_self_reported: false })
 }

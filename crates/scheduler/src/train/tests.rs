@@ -246,6 +246,7 @@ fn view() -> ClusterView {
         starts_alone_at: at(NOW + 600),
         slowdown_ratio_max: SlowdownRatio::try_promise(2.0).unwrap(),
         memory_bytes_declared: None,
+        may_run_out: false,
         solo_cap: None,
         owes_runs: 0,
         use_beyond_fraction: 0.0,

@@ -272,6 +272,10 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         starts_alone_at: job.eligible_at.unwrap_or(sources.scan.at),
         slowdown_ratio_max: mark.slowdown_ratio_max.map_or(sources.policy.slowdown_ratio_max, promise),
         memory_bytes_declared: mark.memory_bytes(),
+        may_run_out: sources.restarts_by_consent
+            && mark.restart
+            && mark.again_lease_epoch.is_none()
+            && !sources.steadfast.contains(&job.start()),
         solo_cap: mark.cap,
         owes_runs: sources.owed.get(&job.uid).copied().unwrap_or(0),
         isolation: mark.isolation,

@@ -211,6 +211,8 @@ mod tests {
             first_runs: &BTreeMap::new(),
             alone_devices_max: 2,
             gpu_types: &BTreeMap::new(),
+            steadfast: &std::collections::BTreeSet::new(),
+            restarts_by_consent: true,
             trials: None,
         };
         ordered(waiting.iter().collect(), sources).into_iter().map(|job| job.id.id).collect()

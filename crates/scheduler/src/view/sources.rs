@@ -23,8 +23,6 @@ pub struct TrialSources<'a> {
     pub speeds: &'a BTreeMap<(NodeName, GresType), BTreeMap<JobStart, f64>>,
     /// What it saw of two, also of those that are apart again.
     pub watched: &'a BTreeMap<Combination, Watched>,
-    /// Jobs that may not be started again.
-    pub steadfast: &'a BTreeSet<JobStart>,
     /// A guest was seen that could not go back without harm: nobody is tried.
     pub is_parting_unsafe: bool,
     /// What came of sharings before.
@@ -62,6 +60,10 @@ pub struct Sources<'a> {
     pub first_runs: &'a BTreeMap<JobStart, Arc<FirstRunSeen>>,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
+    /// Jobs that may not be started again.
+    pub steadfast: &'a BTreeSet<JobStart>,
+    /// Whether the site lets jobs be started again that ran out of device memory, where their users do.
+    pub restarts_by_consent: bool,
     /// What trials are made from; absent = the site wants none.
     pub trials: Option<TrialSources<'a>>,
     /// Extra names by device model under which users may ask for it.

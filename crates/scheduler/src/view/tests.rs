@@ -56,6 +56,7 @@ struct World {
     stopped: BTreeMap<NodeName, Violation>,
     amiss: Amiss,
     first_runs: BTreeMap<JobStart, Arc<FirstRunSeen>>,
+    steadfast: BTreeSet<JobStart>,
 }
 
 impl Default for World {
@@ -73,6 +74,7 @@ impl Default for World {
             stopped: BTreeMap::new(),
             amiss: Amiss::default(),
             first_runs: BTreeMap::new(),
+            steadfast: BTreeSet::new(),
         }
     }
 }
@@ -112,6 +114,8 @@ fn view_beside(world: World, agent: AgentState) -> ClusterView {
         first_runs: &world.first_runs,
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
+        steadfast: &world.steadfast,
+        restarts_by_consent: true,
         trials: None,
     })
 }
@@ -409,4 +413,25 @@ fn a_device_is_cut_as_its_agent_says() {
         assert_eq!((cut.is_shape_held, &cut.instances_empty), (true, &instances_empty));
         assert_eq!(cut.blocked.is_some(), is_closed, "{:?}", cut.blocked);
     }
+}
+
+#[test]
+fn who_would_be_started_again_with_more_memory_may_run_out() {
+    let with = |change: &dyn Fn(&mut Mark)| {
+        let mut own = job(JobState::Pending);
+        if let Ok(Some(mark)) = &mut own.mark {
+            mark.restart = true;
+            change(mark);
+        }
+        own
+    };
+    let start = job(JobState::Pending).start();
+    let may = |job: Job, steadfast: &[JobStart]| {
+        let steadfast = steadfast.iter().copied().collect();
+        view_of(World { jobs: vec![job], steadfast, ..World::default() }).waiting[0].may_run_out
+    };
+    assert!(may(with(&|_| {}), &[]));
+    assert!(!may(with(&|mark| mark.restart = false), &[]), "nobody asked for it");
+    assert!(!may(with(&|mark| mark.again_lease_epoch = Some(NOW)), &[]), "it was once already");
+    assert!(!may(with(&|_| {}), &[start]), "--no-requeue");
 }

@@ -4,7 +4,7 @@
 use super::sources::{Sources, TrialSources, active_members};
 use pillion_config::Watch;
 use pillion_core::device::Mechanism;
-use pillion_core::{GresType, NodeName, SlurmJobId};
+use pillion_core::{GresType, JobStart, NodeName, SlurmJobId};
 use pillion_pairing::{TrialBook, TrialKind, TrialRecord, TrialVerdict, WaitingJob, user_of};
 use pillion_store::{Decision, Member};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,12 @@ pub(super) fn book(waiting: &[WaitingJob], own: TrialSources<'_>, sources: Sourc
         }
     }
     let records = records(verdicts.values(), 1.0 / sources.policy.slowdown_ratio_max.value());
-    TrialBook { open, verdicts: verdicts.into_values().collect(), records, excluded: excluded(waiting, own) }
+    TrialBook {
+        open,
+        verdicts: verdicts.into_values().collect(),
+        records,
+        excluded: excluded(waiting, own, sources.steadfast),
+    }
 }
 
 /// Whether the watch can still be expected to speak.
@@ -65,10 +70,14 @@ fn records<'a>(verdicts: impl Iterator<Item = &'a TrialVerdict>, speed_min: f64)
 }
 
 /// Who waits and would not be taken apart again.
-fn excluded(waiting: &[WaitingJob], own: TrialSources<'_>) -> BTreeSet<SlurmJobId> {
+fn excluded(
+    waiting: &[WaitingJob],
+    own: TrialSources<'_>,
+    steadfast: &BTreeSet<JobStart>,
+) -> BTreeSet<SlurmJobId> {
     let acts = |job: &WaitingJob| job.partition.split(',').all(|name| own.pace.of(name) == Watch::Act);
     let is_excluded =
-        |job: &&WaitingJob| own.is_parting_unsafe || !acts(job) || own.steadfast.contains(&job.start);
+        |job: &&WaitingJob| own.is_parting_unsafe || !acts(job) || steadfast.contains(&job.start);
     waiting.iter().filter(is_excluded).map(|job| job.start.job_id).collect()
 }
 

@@ -45,5 +45,5 @@ pub(crate) async fn what_runs_in_instances_taught_adds_up(store: Arc<dyn Store>)
     assert_eq!((records[0].memory_bytes, records[2].memory_bytes), (Some(10 << 30), None));
     let book = SliceBook::from(records);
     let known = book.get(&WorkloadKey::new("alice/w"), "h100").expect("it ran there");
-    assert_eq!(known.fit.out_of_memory_bytes_max, Some(10 << 30), "for good");
+    assert_eq!(known.fit.ran_out_bytes_max, Some(10 << 30), "for good");
 }

@@ -1,11 +1,12 @@
 //! What several pages show: states, tenants, devices, cards, filters, and links.
 
 use crate::address::Page;
-use crate::chart;
+use crate::chart::{self, Cut};
 use crate::format;
 use maud::{Markup, html};
 use pillion_api::{ClusterDevice, ClusterNode, Tenant};
 use pillion_core::decision::MemberState;
+use pillion_core::mig::{Geometry, Slot};
 
 /// States of a device, with what each means, in the order in which they are shown.
 pub(super) const STATES: [(&str, &str); 5] = [
@@ -126,6 +127,29 @@ fn tenant(tenant: &Tenant) -> Markup {
     }
 }
 
+/// A device that is cut, in its slices, with how many of them are taken. Nothing of one that is not, or of sizes that the table of its
+/// model does not have: they stand beside their tenants all the same.
+fn cut(device: &ClusterDevice) -> Markup {
+    let Some((count, cuts)) = cuts(device) else { return html! {} };
+    let taken: u32 = cuts.iter().map(|cut| u32::from(cut.count)).sum();
+    html! { div.cut { (chart::slices(count, &cuts)) span.muted { (taken) " of " (count) " memory slices taken" } } }
+}
+
+/// Its memory slices, and which of them its tenants have.
+fn cuts(device: &ClusterDevice) -> Option<(u8, Vec<Cut>)> {
+    let geometry = Geometry::of_model(&device.model)?;
+    let slots = device.tenants.iter().map(|tenant| tenant.mig_slot.as_ref()?.parse().ok());
+    let slots: Vec<Slot> = slots.collect::<Option<_>>()?;
+    let cut = |slot: &Slot| {
+        let count = geometry.size(slot.profile)?.memory_slices;
+        Some(Cut { start: slot.start, count, label: format!("{}g", slot.profile.compute_slices()) })
+    };
+    // What overlaps is of two moments.
+    let is_one = !slots.is_empty() && geometry.check(&slots).is_ok();
+    let cuts: Vec<Cut> = slots.iter().map(cut).collect::<Option<_>>()?;
+    is_one.then_some((geometry.whole().memory_slices, cuts))
+}
+
 /// A row of a table of devices.
 pub(super) fn device_row(row: &ClusterDevice) -> Markup {
     let activity = row.activity.unwrap_or_default();
@@ -138,6 +162,7 @@ pub(super) fn device_row(row: &ClusterDevice) -> Markup {
             td { (state(&row.state)) }
             td {
                 @if row.tenants.is_empty() { span.muted { (format::NONE) } } @else { ul.tenants { @for one in &row.tenants { (tenant(one)) } } }
+                (cut(row))
                 @if let Some(drained) = &row.drained { p.fault { (drained) } }
                 @if let Some(amiss) = &row.amiss { p.fault { (amiss) } }
                 @for fault in &row.faults { p.fault { strong { (fault.kind) } " " (fault.detail) } }
@@ -199,6 +224,44 @@ pub(super) fn filters(page: &Page, fields: &Markup) -> Markup {
             (fields)
             button type="submit" { "Show" }
             a href=(page.path()) { "Clear" }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(model: &str, slots: &[Option<&str>]) -> ClusterDevice {
+        let tenants =
+            slots.iter().map(|slot| Tenant { mig_slot: slot.map(str::to_owned), ..Tenant::default() });
+        ClusterDevice { model: model.to_owned(), tenants: tenants.collect(), ..ClusterDevice::default() }
+    }
+
+    #[test]
+    fn a_device_that_is_cut_is_drawn_in_its_slices() {
+        let drawn = device_row(&device("h100", &[Some("3g.40gb@4"), Some("1g.10gb@0")])).into_string();
+        assert!(
+            drawn.contains(r#"viewBox="0 0 320 24""#) && drawn.contains("5 of 8 memory slices taken"),
+            "{drawn}"
+        );
+        assert_eq!(drawn.matches(r#"class="taken""#).count(), 2);
+        assert_eq!(drawn.matches(r#"class="free""#).count(), 3);
+        assert!(drawn.contains(r#"<rect class="taken" x="161" y="1" width="158""#), "{drawn}");
+        assert!(drawn.contains(">3g</text>") && drawn.contains(">1g</text>"));
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_truly_is_not_drawn() {
+        for (model, slots) in [
+            ("h100", &[][..]),
+            ("h100", &[None]),
+            ("h100", &[Some("3g.40gb@4"), None]),
+            ("h100", &[Some("3g.40gb@4"), Some("1g.10gb@4")]),
+            ("h100", &[Some("3g.99gb@4")]),
+            ("v100", &[Some("3g.40gb@4")]),
+        ] {
+            assert_eq!(cuts(&device(model, slots)), None, "{model} {slots:?}");
         }
     }
 }

@@ -157,9 +157,11 @@ impl Cut<'_> {
     /// Each instance is its tenant's alone; what a device rests in is open to whoever Slurm starts there.
     fn guard(&mut self, record: &OfDevice, layout: &Layout) -> Result<(), DeviceError> {
         let mut ways: Vec<(Instance, Access)> = Vec::new();
-        for ours in record.ours.iter().filter(|ours| ours.made.is_some() && !ours.is_leaving) {
+        for ours in record.ours.iter().filter(|ours| ours.made.is_some()) {
             let access = ours.tenant.map_or(Access::Everybody, |tenant| Access::User(tenant.uid));
-            ways.extend(ours.find(layout).map(|instance| (instance.clone(), access)));
+            // Of one that is to go and is not given up the way stays whose it was, as long as all of it is there.
+            let there = ours.find(layout).filter(|instance| !ours.is_leaving || instance.compute.len() == 1);
+            ways.extend(there.map(|instance| (instance.clone(), access)));
         }
         if ways.is_empty() { Ok(()) } else { self.control.give(self.index, &ways) }
     }
@@ -178,19 +180,17 @@ impl Cut<'_> {
         })
     }
 
-    /// Who may be meant where the driver says that somebody uses what nobody should, for operators.
-    pub(super) fn holders(&mut self) -> Option<String> {
+    /// Who may be meant where the driver says that somebody uses what nobody should, by pid.
+    pub(super) fn holders(&mut self) -> Vec<Holder> {
         let mut holders = self.control.holders(self.index).unwrap_or_default();
         holders.sort_by_key(|holder| holder.pid);
         holders.dedup_by_key(|holder| holder.pid);
-        let sentence =
-            |it: &Holder| format!("{} (process {}, {})", quoted(&it.program), it.pid, quoted(&it.file));
-        named(holders.iter().map(sentence), NAMED_MAX)
+        holders
     }
 }
 
 /// What stands in the way, for operators.
-pub(super) fn sentence(tried: &Tried, holders: Option<String>) -> String {
+pub(super) fn sentence(tried: &Tried, holders: &[Holder]) -> String {
     let listed = |slots: &[Slot]| slots.iter().map(Slot::to_string).collect::<Vec<_>>().join(", ");
     let what = match &tried.stop {
         Stop::Foreign(slots) => return format!("somebody else has cut it: {}", listed(slots)),
@@ -206,9 +206,88 @@ pub(super) fn sentence(tried: &Tried, holders: Option<String>) -> String {
             }
         }
     };
-    match (holders, &tried.reason) {
+    let told = |it: &Holder| format!("{} (process {}, {})", quoted(&it.program), it.pid, quoted(&it.file));
+    match (named(in_the_way(tried, holders).into_iter().map(told), NAMED_MAX), &tried.reason) {
         (Some(holders), _) => format!("{what}; held by {holders}"),
         (None, Some(reason)) => format!("{what}: {reason}"),
         (None, None) => what,
+    }
+}
+
+/// Whom the driver may mean: who has a way into what is in the way, and then who has the device open and no instance of it, as what
+/// reads meters does. The tenants of other instances are where they should be.
+fn in_the_way<'h>(tried: &Tried, holders: &'h [Holder]) -> Vec<&'h Holder> {
+    let is_in_the_way = |instance: &&Instance| {
+        tried.refused.destroy.contains(&instance.slot) || tried.stop == Stop::Occupied(instance.slot)
+    };
+    let (stuck, others): (Vec<&Instance>, Vec<&Instance>) =
+        tried.layout.instances.iter().partition(is_in_the_way);
+    if stuck.is_empty() {
+        return holders.iter().collect();
+    }
+    let has = |holder: &Holder, of: &[&Instance]| {
+        of.iter()
+            .any(|it| holder.gpu_instance_ids.contains(&it.gpu_instance_id) || it.pids.contains(&holder.pid))
+    };
+    let (first, rest): (Vec<&Holder>, Vec<&Holder>) = holders.iter().partition(|it| has(it, &stuck));
+    first.into_iter().chain(rest.into_iter().filter(|it| !has(it, &others))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pillion_core::UserId;
+    use pillion_device::mechanism::mig::MigMode;
+
+    fn holder(pid: u32, program: &str, ids: &[u32]) -> Holder {
+        Holder {
+            pid,
+            uid: UserId(1001),
+            program: program.to_owned(),
+            file: "/dev/nvidia0".to_owned(),
+            gpu_instance_ids: ids.iter().copied().collect(),
+        }
+    }
+
+    fn instance(slot: &str, gpu_instance_id: u32, pids: &[u32]) -> Instance {
+        Instance { slot: slot.parse().unwrap(), gpu_instance_id, compute: Vec::new(), pids: pids.to_vec() }
+    }
+
+    #[test]
+    fn of_a_device_with_other_tenants_only_who_may_be_in_the_way_is_named() {
+        let instances = vec![
+            instance("1g.10gb@0", 7, &[]),
+            instance("1g.10gb@1", 8, &[20]),
+            instance("1g.10gb@2", 9, &[]),
+        ];
+        let tried = |refused: Refused, stop| Tried {
+            stop,
+            layout: Layout { mode: MigMode::On, instances: instances.clone() },
+            refused,
+            reason: None,
+            unguarded: None,
+        };
+        let stuck = Refused { destroy: ["1g.10gb@0".parse().unwrap()].into(), ..Refused::default() };
+        let holders = [
+            holder(10, "monitor", &[]),
+            holder(20, "tenant", &[]),
+            holder(30, "neighbour", &[9]),
+            holder(40, "left-over", &[7]),
+        ];
+        assert_eq!(
+            sentence(&tried(stuck, Stop::Done), &holders),
+            "1g.10gb@0 is not given up; held by left-over (process 40, /dev/nvidia0), monitor (process 10, /dev/nvidia0)"
+        );
+        let occupied = Stop::Occupied("1g.10gb@1".parse().unwrap());
+        assert_eq!(
+            sentence(&tried(Refused::default(), occupied), &holders[1..]),
+            "somebody is in 1g.10gb@1 still; held by tenant (process 20, /dev/nvidia0)"
+        );
+        let mode = Refused { off: true, ..Refused::default() };
+        let text = sentence(&tried(mode, Stop::Refused), &holders);
+        assert!(
+            text.starts_with("the driver refused; held by monitor") && text.contains("left-over"),
+            "{text}"
+        );
     }
 }

@@ -28,9 +28,9 @@ use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceFault, FaultKind};
 use pillion_core::mig::{Geometry, Slot, resolve};
 use pillion_core::share::Share;
-use pillion_core::{DeviceUuid, GresType, JobStart, UnixTime};
+use pillion_core::{DeviceUuid, GresType, JobStart, UnixTime, UserId};
 use pillion_device::Backend;
-use pillion_device::mechanism::mig::MigMode;
+use pillion_device::mechanism::mig::{Holder, Layout, MigMode};
 use record::{Record, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -41,6 +41,8 @@ use tracing::{info, warn};
 
 /// For how long a refusal may pass by itself, as it does after a process has ended; then the device is held.
 pub const HELD_AFTER_SECONDS: f64 = 5.0;
+/// How much sooner a look may come than it is due: one that is a hair too soon does not wait for the next.
+const LOOK_JITTER_SECONDS: f64 = 0.5;
 /// How long one who comes waits for what is in his way to go.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -73,6 +75,8 @@ pub struct Mig {
     troubles: BTreeMap<GresType, Trouble>,
     /// Of those, what does not pass by itself, and is told.
     faults: BTreeMap<GresType, DeviceFault>,
+    /// What stands empty on devices that are held.
+    standing: BTreeMap<GresType, Vec<Slot>>,
     /// Devices that are in more than one piece, or in one that is somebody's.
     cut: BTreeSet<GresType>,
     /// Devices whose ways could not be closed, as it was told.
@@ -102,6 +106,7 @@ impl Mig {
             geometries: BTreeMap::new(),
             troubles: BTreeMap::new(),
             faults: BTreeMap::new(),
+            standing: BTreeMap::new(),
             cut: BTreeSet::new(),
             unguarded: BTreeSet::new(),
             patience,
@@ -143,6 +148,11 @@ impl Mig {
     /// What is wrong with how a device is divided, as it was seen when it was last settled.
     pub fn fault(&self, gres_type: &GresType) -> Option<&DeviceFault> {
         self.faults.get(gres_type)
+    }
+
+    /// Instances of ours that stand empty on a device which is held, and can be given away as they are.
+    pub fn instances_empty(&self, gres_type: &GresType) -> &[Slot] {
+        self.standing.get(gres_type).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Whether the device is cut by us, or something of ours is left on it: then we say how it is divided, and not its driver.
@@ -200,9 +210,10 @@ impl Mig {
             return Err(refusal(device, "it is no share of an instance"));
         };
         let was_there = self.holds(device, slot, tenant);
+        let before = self.name_at(device, slot);
         let tried = self.insist(backend, device, (&wanted, Rest::Whole), self.until(), Tried::is_served)?;
         if !tried.is_served() {
-            let why = sentence(&tried, self.holders(backend, device));
+            let why = sentence(&tried, &self.holders(backend, device));
             return Err(refusal(device, &why));
         }
         if let Some(reason) = tried.unguarded {
@@ -211,7 +222,7 @@ impl Mig {
                 &format!("the way to {slot} cannot be left to its user alone: {reason}"),
             ));
         }
-        let cut = self.on(backend, device)?;
+        let mut cut = self.on(backend, device)?;
         // After it was closed to all others: whoever came in before is in it.
         let layout = cut.control.layout(device.index)?;
         let of_device = cut.record.device(&device.uuid);
@@ -222,12 +233,26 @@ impl Mig {
         if let (Some(pid), false) = (instance.pids.first(), was_there) {
             return Err(refusal(device, &format!("process {pid} is in {slot}, and is none of its tenant's")));
         }
-        let name = made.uuid.clone();
+        let (name, id) = (made.uuid.clone(), instance.gpu_instance_id);
+        // One that stood already may be open to somebody of before, whom the driver does not show as long as he does not compute.
+        if !was_there && before.as_ref() == Some(&name) {
+            let holders = cut.holders();
+            if let Some(Holder { pid, .. }) = stranger(&holders, id, Some(tenant.uid)) {
+                let why = format!("process {pid} of another user has a file of {slot} open");
+                return Err(refusal(device, &why));
+            }
+        }
         self.cut.insert(device.gres_type.clone());
         if !was_there {
             info!(start = %tenant.start, %slot, uuid = %name, device = device.index, "an instance was cut");
         }
         Ok(name)
+    }
+
+    /// The name of our instance at this place.
+    fn name_at(&self, device: &DeviceDescription, slot: Slot) -> Option<DeviceUuid> {
+        let of_device = self.record.as_ref()?.device(&device.uuid);
+        of_device.at(slot)?.made.as_ref().map(|made| made.uuid.clone())
     }
 
     /// The name of the instance that a start has.
@@ -268,7 +293,7 @@ impl Mig {
             self.cut.remove(&device.gres_type);
             return Ok(());
         }
-        let why = sentence(&tried, self.holders(backend, device));
+        let why = sentence(&tried, &self.holders(backend, device));
         if rest == Rest::Off {
             // As it was: open to whoever Slurm starts there.
             self.insist(backend, device, (&[], Rest::Whole), until, Tried::is_served)?;
@@ -376,25 +401,50 @@ impl Mig {
         let trouble = before.copied().unwrap_or(Trouble { kind, since: now });
         self.troubles.insert(gres_type.clone(), trouble);
         let is_held = kind == FaultKind::Held;
-        if is_held && now.seconds_since(trouble.since) < HELD_AFTER_SECONDS {
+        if is_held && now.seconds_since(trouble.since) < HELD_AFTER_SECONDS - LOOK_JITTER_SECONDS {
             self.faults.remove(gres_type);
+            self.standing.remove(gres_type);
             return;
         }
         // All processes of the node are looked through for them: only where it is told.
-        let holders = if is_held { self.holders(backend, device) } else { None };
-        let detail = sentence(tried, holders);
+        let holders = if is_held { self.holders(backend, device) } else { Vec::new() };
+        let detail = sentence(tried, &holders);
+        let standing =
+            if is_held { self.standing_empty(device, &tried.layout, &holders) } else { Vec::new() };
+        self.standing.insert(gres_type.clone(), standing);
         self.faults.insert(gres_type.clone(), DeviceFault { kind, detail, since: trouble.since });
     }
 
     fn clear(&mut self, gres_type: &GresType) {
         self.troubles.remove(gres_type);
         self.faults.remove(gres_type);
+        self.standing.remove(gres_type);
     }
 
-    /// Who has the device or an instance of it open, for operators.
-    fn holders(&mut self, backend: &mut dyn Backend, device: &DeviceDescription) -> Option<String> {
-        self.on(backend, device).ok().and_then(|mut cut| cut.holders())
+    /// Those that were to go and could not, of which all is there and into which nobody has a way open any more: whoever comes may
+    /// have them as they stand.
+    fn standing_empty(&self, device: &DeviceDescription, layout: &Layout, holders: &[Holder]) -> Vec<Slot> {
+        let of_device = self.record.as_ref().map(|record| record.device(&device.uuid)).unwrap_or_default();
+        let leaving = of_device.ours.iter().filter(|ours| ours.made.is_some() && ours.is_leaving);
+        let found = leaving.filter_map(|ours| ours.find(layout));
+        let whole = found.filter(|instance| instance.compute.len() == 1 && instance.pids.is_empty());
+        let free = whole.filter(|instance| stranger(holders, instance.gpu_instance_id, None).is_none());
+        free.map(|instance| instance.slot).collect()
     }
+
+    /// Who has the device or an instance of it open, as far as that can be seen.
+    fn holders(&mut self, backend: &mut dyn Backend, device: &DeviceDescription) -> Vec<Holder> {
+        self.on(backend, device).map(|mut cut| cut.holders()).unwrap_or_default()
+    }
+}
+
+/// A program that has a file of this instance open and is neither root's, who comes in anyway, nor this user's.
+fn stranger(holders: &[Holder], gpu_instance_id: u32, tenant: Option<UserId>) -> Option<&Holder> {
+    holders.iter().find(|holder| {
+        holder.gpu_instance_ids.contains(&gpu_instance_id)
+            && holder.uid != UserId(0)
+            && Some(holder.uid) != tenant
+    })
 }
 
 /// What a share of an instance wants of its device.

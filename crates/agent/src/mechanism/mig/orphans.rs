@@ -51,10 +51,7 @@ fn of_device(
     let tried = mig.on(backend, device).and_then(|mut cut| cut.carry_out(goal));
     let why = match tried {
         Ok(tried) if tried.is_served() && !tried.is_refused() => return None,
-        Ok(tried) => {
-            let holders = mig.on(backend, device).ok().and_then(|mut cut| cut.holders());
-            sentence(&tried, holders)
-        }
+        Ok(tried) => sentence(&tried, &mig.holders(backend, device)),
         Err(error) => pillion_core::report(&error),
     };
     let (gres_type, uuid) = (&device.gres_type, &device.uuid);

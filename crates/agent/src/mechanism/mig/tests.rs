@@ -256,7 +256,51 @@ fn wherever_the_agent_dies_the_next_one_goes_on() {
 }
 
 fn monitor() -> Holder {
-    Holder { pid: 77, program: "nv-hostengine".into(), file: "/dev/nvidia3".into() }
+    Holder {
+        pid: 77,
+        uid: UserId(0),
+        program: "nv-hostengine".into(),
+        file: "/dev/nvidia3".into(),
+        gpu_instance_ids: BTreeSet::new(),
+    }
+}
+
+#[test]
+fn what_stands_empty_on_a_held_device_can_be_given_away_where_nobody_has_it_open() {
+    let mut world = World::new(HOPPER);
+    let places = ["1g.10gb@0", "1g.10gb@1"].map(slot);
+    for (job, slot) in (1..).zip(places) {
+        world.come(&share(HOPPER, job, slot)).unwrap();
+    }
+    let ids = places.map(|place| world.double.at(place).unwrap().gpu_instance_id);
+    world.double.holder = Some(monitor());
+    world.shares.remove(0);
+    let empty = |world: &World| world.mig.as_ref().unwrap().instances_empty(&GresType::new("g3")).to_vec();
+    for _ in 0..5 {
+        world.settle();
+        assert_eq!(empty(&world), [], "it may pass by itself");
+    }
+    world.settle();
+    assert_eq!(empty(&world), [places[0]]);
+    // A program of the one who had it still has a way in, though it computes nothing.
+    let left_over = Holder { uid: UserId(1001), gpu_instance_ids: [ids[0]].into(), pid: 78, ..monitor() };
+    world.double.holder = Some(left_over.clone());
+    world.settle();
+    assert_eq!(empty(&world), []);
+    let refused = world.come(&share(HOPPER, 3, places[0])).unwrap_err();
+    assert_eq!(
+        refused,
+        "device g3 cannot be cut so: process 78 of another user has a file of 1g.10gb@0 open"
+    );
+    world.double.holder = Some(Holder { gpu_instance_ids: [ids[1]].into(), ..left_over });
+    world.settle();
+    assert_eq!(empty(&world), [places[0]], "it is in another one");
+    let names = world.double.at(places[0]).unwrap().compute.clone();
+    assert_eq!(world.come(&share(HOPPER, 3, places[0])).as_ref(), Ok(&names[0].uuid));
+    world.check();
+    world.settle();
+    assert_eq!((world.fault(), empty(&world)), (None, vec![]), "nothing is to go any more");
+    world.heal_and_empty();
 }
 
 #[test]

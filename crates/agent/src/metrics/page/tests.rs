@@ -5,6 +5,7 @@ use crate::metrics::Figures;
 use pillion_core::device::DeviceProcess;
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::metric::{Metric, Throttle};
+use pillion_core::mig::Slot;
 use pillion_core::share::Sharing;
 use pillion_core::{DecisionId, GresType, JobStart, Shards, SlurmJobId, UserId};
 use pillion_device::DeviceState;
@@ -21,7 +22,15 @@ fn devices() -> Vec<DeviceDescription> {
         ..pillion_test_kit::device(index)
     };
     let (mps, ccs) = (Mechanism::Mps, Mechanism::Ccs);
-    [(0, "h200", mps), (1, "max-1550", ccs), (2, "h200", mps)].into_iter().map(device).collect()
+    let cut = Geometry::of_model("h100").cloned();
+    let cut = DeviceDescription { geometry: cut, ..device((3, "h100", mps)) };
+    [(0, "h200", mps), (1, "max-1550", ccs), (2, "h200", mps)].into_iter().map(device).chain([cut]).collect()
+}
+
+fn walled(job: u32, slot: &str) -> Share {
+    let slot: Slot = slot.parse().unwrap();
+    let sharing = Sharing::Mig { profile: slot.profile, start: slot.start };
+    Share { sharing, ..share(job, "g3") }
 }
 
 fn share(job: u32, gres_type: &str) -> Share {
@@ -87,7 +96,14 @@ fn golden_page() -> Page {
     page(&Snapshot {
         node: &NodeName::new("n1"),
         devices: &devices(),
-        shares: &[share(4711, "g0"), share(4712, "g0"), share(4713, "g2")],
+        shares: &[
+            share(4711, "g0"),
+            share(4712, "g0"),
+            share(4713, "g2"),
+            walled(4714, "3g.40gb@4"),
+            walled(4715, "1g.10gb@0"),
+            walled(4716, "1g.10gb@1"),
+        ],
         is_connected: true,
         seen: seen(),
         journal: JournalFigures {
@@ -116,6 +132,22 @@ fn every_family_is_on_the_page_of_a_node_that_has_everything() {
     for of in super::super::all() {
         assert!(text.contains(&format!("# HELP {} ", of.name)), "{} is nowhere", of.name);
     }
+}
+
+#[test]
+fn instances_are_counted_by_size_on_devices_that_are_cut() {
+    let text = golden_page().plain_text();
+    for (profile, count) in [("1g.10gb", 2), ("2g.20gb", 0), ("3g.40gb", 1), ("7g.80gb", 0)] {
+        let line = format!(
+            "pillion_device_instances{{node=\"n1\",gres_type=\"g3\",profile=\"{profile}\"}} {count}.0\n"
+        );
+        assert!(text.contains(&line), "{line}{text}");
+    }
+    assert!(
+        text.contains("pillion_device_shares{node=\"n1\",gres_type=\"g3\",mechanism=\"mig\"} 3.0\n"),
+        "{text}"
+    );
+    assert!(!text.contains("device_instances{node=\"n1\",gres_type=\"g0\""), "it is not cut");
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Default for MigFiles {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Capability {
     pub(super) device: u32,
-    gpu_instance_id: u32,
+    pub(super) gpu_instance_id: u32,
     /// `None`: it is the GPU instance's own.
     compute_instance_id: Option<u32>,
     pub(super) minor: u32,

@@ -6,7 +6,11 @@
 
 use super::files::MigFiles;
 use crate::mechanism::mig::Holder;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, major, minor, openat, readlinkat, statat};
+use pillion_core::UserId;
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, fstat, major, minor, openat, readlinkat, statat,
+};
+use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
@@ -22,14 +26,16 @@ const NAME_BYTES_MAX: usize = 16;
 #[derive(Debug)]
 struct Wanted {
     path: PathBuf,
+    /// The GPU instance that it leads to; `None`: it is the device's own.
+    gpu_instance_id: Option<u32>,
     /// Its device number, by which it is known under another path too; `None`: it is not there, or no device file.
     device: Option<u64>,
 }
 
 impl Wanted {
-    fn new(path: PathBuf) -> Self {
+    fn new(path: PathBuf, gpu_instance_id: Option<u32>) -> Self {
         let found = std::fs::symlink_metadata(&path).ok().filter(|it| it.file_type().is_char_device());
-        Self { device: found.map(|it| it.rdev()), path }
+        Self { device: found.map(|it| it.rdev()), path, gpu_instance_id }
     }
 }
 
@@ -40,8 +46,9 @@ impl Wanted {
 /// If `/proc` cannot be read.
 pub fn holders(files: &MigFiles, index: u32) -> io::Result<Vec<Holder>> {
     let capabilities = files.capabilities()?.into_iter().filter(|it| it.device == index);
-    let mut wanted: Vec<Wanted> = capabilities.map(|it| Wanted::new(files.capability(it.minor))).collect();
-    wanted.push(Wanted::new(files.device(index)));
+    let mut wanted: Vec<Wanted> =
+        capabilities.map(|it| Wanted::new(files.capability(it.minor), Some(it.gpu_instance_id))).collect();
+    wanted.push(Wanted::new(files.device(index), None));
     let own = std::process::id();
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
@@ -59,19 +66,20 @@ fn holder(pid: u32, wanted: &[Wanted]) -> io::Result<Option<Holder>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let process = openat(CWD, format!("/proc/{pid}"), flags, Mode::empty())?;
     let open = openat(&process, "fd", flags, Mode::empty())?;
-    let mut held: Option<usize> = None;
+    let mut held: BTreeSet<usize> = BTreeSet::new();
     let mut buffer = [MaybeUninit::<u8>::uninit(); 4096];
     let mut entries = RawDir::new(open.as_fd(), &mut buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        let place = which(open.as_fd(), entry.file_name(), wanted);
-        held = [held, place].into_iter().flatten().min();
+        held.extend(which(open.as_fd(), entry.file_name(), wanted));
     }
-    let Some(held) = held else { return Ok(None) };
+    let Some(first) = held.first() else { return Ok(None) };
     Ok(Some(Holder {
         pid,
+        uid: UserId(fstat(&process)?.st_uid),
         program: program(process.as_fd())?,
-        file: wanted[held].path.display().to_string(),
+        file: wanted[*first].path.display().to_string(),
+        gpu_instance_ids: held.iter().filter_map(|place| wanted[*place].gpu_instance_id).collect(),
     }))
 }
 
@@ -158,6 +166,9 @@ mod tests {
         let file = |path: PathBuf| path.display().to_string();
         assert_eq!(named(0), [(both.0.id(), "sleep".to_owned(), file(files.capability(13)))]);
         assert_eq!(named(1), [(other.0.id(), "sleep".to_owned(), file(files.device(1)))]);
+        let whole = holders(&files, 0).unwrap().remove(0);
+        assert_eq!(whole.gpu_instance_ids, [1].into());
+        assert_eq!(whole.uid.0, rustix::process::geteuid().as_raw());
         drop(both);
         assert_eq!(named(0), []);
         drop(own);
@@ -166,13 +177,11 @@ mod tests {
     #[test]
     fn a_device_is_known_under_another_path() {
         // Every machine has this device file; it is looked for as if it lay elsewhere.
-        let wanted =
-            [Wanted { path: "/elsewhere/null".into(), device: Wanted::new("/dev/null".into()).device }];
+        let wanted = [Wanted { path: "/elsewhere/null".into(), ..Wanted::new("/dev/null".into(), None) }];
         let program = Program::with(Path::new("/dev/null"), Path::new("/dev/null"));
         let found = holder(program.0.id(), &wanted).unwrap().unwrap();
         assert_eq!(found.file, "/elsewhere/null");
-        let other =
-            [Wanted { path: "/elsewhere/null".into(), device: Wanted::new("/dev/zero".into()).device }];
+        let other = [Wanted { path: "/elsewhere/null".into(), ..Wanted::new("/dev/zero".into(), None) }];
         assert_eq!(holder(program.0.id(), &other).unwrap(), None);
     }
 

@@ -116,10 +116,15 @@ impl Machine {
     /// As [`Machine::read`].
     pub fn mig_holders(&self, index: u32) -> Result<Vec<Holder>, DeviceError> {
         let device = self.device(index)?;
-        let on_it = self.on(index).filter(|client| client.is_present()).map(|client| client.pid);
+        let on_it = self.on(index).filter(|client| client.is_present());
+        let on_it = on_it.map(|client| (client.pid, client.uid, client.instance));
+        let monitors = device.holders.iter().map(|pid| (*pid, UserId(0), None));
         let file = format!("/dev/nvidia{index}");
-        let holder = |pid| Holder { pid, program: String::new(), file: file.clone() };
-        Ok(device.holders.iter().copied().chain(on_it).map(holder).collect())
+        let holder = |(pid, uid, instance): (u32, UserId, Option<u32>)| {
+            let gpu_instance_ids = instance.into_iter().collect();
+            Holder { pid, uid, program: String::new(), file: file.clone(), gpu_instance_ids }
+        };
+        Ok(monitors.chain(on_it).map(holder).collect())
     }
 
     fn division(&self, index: u32) -> Result<&Division, DeviceError> {

@@ -90,6 +90,7 @@ fn ours(
             slowdown_ratio_max: bound,
             submitted_at: UnixTime::from_epoch(0),
             duration_seconds: Some(job.duration_seconds),
+            tried: None,
             speeds: job
                 .speeds
                 .iter()

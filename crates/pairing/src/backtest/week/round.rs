@@ -188,6 +188,7 @@ fn job(week: &Week<'_>, profile: &WorkloadProfile, at: u32) -> WaitingJob {
         starts_alone_at: UnixTime::from_epoch(0),
         slowdown_ratio_max: week.options.slowdown_ratio_max,
         memory_bytes_declared: profile.memory_bytes_peak.is_none().then_some(0),
+        may_run_out: false,
         solo_cap: None,
         owes_runs: 0,
         use_beyond_fraction: 0.0,

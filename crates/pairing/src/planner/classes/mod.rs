@@ -167,7 +167,12 @@ impl<'a> PlanContext<'a> {
 
     /// What is known of this class on devices of this kind.
     pub(crate) fn profile(&self, class: ClassIndex, kind: KindIndex) -> Option<&'a WorkloadProfile> {
-        let key = (&self.classes[class].workload, self.kinds[kind].model.as_str());
+        self.profile_on(class, &self.kinds[kind].model)
+    }
+
+    /// The same on devices of this model.
+    pub(crate) fn profile_on(&self, class: ClassIndex, model: &str) -> Option<&'a WorkloadProfile> {
+        let key = (&self.classes[class].workload, model);
         self.profile_index.get(&key).map(|profile| self.profiles[*profile])
     }
 
@@ -220,8 +225,8 @@ fn sharers(
 fn class_key(job: &WaitingJob) -> impl Hash + Eq + '_ {
     let promise = job.slowdown_ratio_max.value().to_bits();
     let beyond = job.use_beyond_fraction.to_bits();
-    let sharing =
-        (promise, job.memory_bytes_declared, job.solo_cap, job.owes_runs > 0, beyond, job.isolation);
+    let memory = (job.memory_bytes_declared, job.may_run_out);
+    let sharing = (promise, memory, job.solo_cap, job.owes_runs > 0, beyond, job.isolation);
     let who = (&job.workload, job.uid, &job.account, sharing);
     let place = (&job.partition, &job.gpu_type, &job.features, &job.excluded_nodes);
     // Durations in steps of a twentieth: closer they are guesses.

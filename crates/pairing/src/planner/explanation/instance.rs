@@ -23,6 +23,7 @@ impl Explainer<'_, '_> {
         let size = device.geometry.as_ref().and_then(|geometry| geometry.size(profile));
         let candidates = self.candidates(job, Some(start.device), None, CANDIDATES_MAX);
         let text = words::instance_text(instance, waiting.slowdown_ratio_max);
+        let reason = if instance.is_tried { Reason::SmallerInstance } else { Reason::OwnInstance };
         Member {
             start: waiting.start,
             workload: waiting.workload.clone(),
@@ -31,7 +32,7 @@ impl Explainer<'_, '_> {
             shards,
             memory_bytes: size.and_then(|size| size.memory_bytes),
             estimate: Some(instance.speed.as_estimate()),
-            explanation: self.explanation(job, Reason::OwnInstance, text, candidates),
+            explanation: self.explanation(job, reason, text, candidates),
         }
     }
 }

@@ -65,10 +65,11 @@ pub(super) fn member_text(
 
 /// A job that has an instance to itself.
 pub(super) fn instance_text(instance: Instance, promise: SlowdownRatio) -> String {
-    let Instance { slot, speed } = instance;
+    let Instance { slot, speed, is_tried } = instance;
     let how = if speed.is_measured() { "measured" } else { "foretold" };
+    let less = if is_tried { ", once with less memory than it held at most (restart=yes)" } else { "" };
     format!(
-        "starts in an instance of its own, {slot}: speed {:.2} of solo ({how}), where {:.2} is promised",
+        "starts in an instance of its own, {slot}{less}: speed {:.2} of solo ({how}), where {:.2} is promised",
         speed.speed_fraction,
         promise.value().recip()
     )

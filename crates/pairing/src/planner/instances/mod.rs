@@ -18,6 +18,7 @@ use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex};
 use crate::planner::placement::{Instance, Placement, Start};
 use offer::{Offer, is_offered};
+use pillion_core::WorkloadKey;
 use pillion_core::mig::{Geometry, Slot};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -59,11 +60,14 @@ struct Divider<'p> {
     cutters: Vec<(&'p Geometry, Cutter<'p>)>,
     /// What jobs of a class are like on a model of device, in sizes of the cutter of that number.
     known: FxHashMap<(ClassIndex, &'p str, usize), SliceJob>,
+    /// Workloads of which one is tried in less memory than it held at most, by model of device: one at a time.
+    tried: BTreeSet<(&'p WorkloadKey, &'p str)>,
 }
 
 impl<'p> Divider<'p> {
     fn new(context: &'p PlanContext<'p>, placement: Placement, capacity: FreeCapacity) -> Self {
-        Self { context, placement, capacity, cutters: Vec::new(), known: FxHashMap::default() }
+        let tried = BTreeSet::new();
+        Self { context, placement, capacity, cutters: Vec::new(), known: FxHashMap::default(), tried }
     }
 
     /// Whether the smallest instance can be booked there.
@@ -159,7 +163,8 @@ impl<'p> Divider<'p> {
                 .into_iter()
                 .filter_map(|(place, slot)| {
                     let speed = offered[place].may_have(slot.profile).ok()?;
-                    Some((jobs[place], Instance { slot, speed }))
+                    let is_tried = offered[place].tried == Some(slot.profile);
+                    Some((jobs[place], Instance { slot, speed, is_tried }))
                 })
                 .collect();
             if !self.has_shards(at, geometry, &chosen) {
@@ -230,6 +235,9 @@ impl<'p> Divider<'p> {
         if self.placement.left.remove(&job).is_some() {
             self.capacity.take(self.context, device, self.context.class_of[job]);
         }
+        if instance.is_tried {
+            self.tried.insert((&self.context.jobs[job].workload, &self.context.devices[device].model));
+        }
         let instance = Some(instance);
         self.placement.starts.push(Start {
             device,
@@ -291,6 +299,7 @@ impl<'p> Divider<'p> {
         let (context, number) = (self.context, self.cutter(geometry).0);
         let model = context.devices[offer.device].model.as_str();
         let may_have = is_offered(context, offer, &self.capacity, self.placement.has_waiting_claim);
+        let mut tried = self.tried.clone();
         let of_job = |(job, may_have): (&JobIndex, bool)| {
             let (class, waiting) = (context.class_of[*job], &context.jobs[*job]);
             let known = self
@@ -300,6 +309,12 @@ impl<'p> Divider<'p> {
             let mut own = SliceJob { submitted_at: waiting.submitted_at, ..known.clone() };
             if !may_have {
                 own.speeds.clear();
+            } else if own.tried.is_some() {
+                // Nor whoever has a right to the device: if nobody would start him again, his place would be another's by then.
+                let has_right = offer.rights.contains(job);
+                if has_right || !tried.insert((&waiting.workload, model)) {
+                    own.do_not_try();
+                }
             }
             own
         };

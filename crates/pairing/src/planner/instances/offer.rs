@@ -1,12 +1,13 @@
 //! Which of the jobs that wait may have an instance of a device, and how fast each would be in which size. Must not choose.
 
+use crate::fit::MemoryFit;
 use crate::mig::{SliceJob, SliceKnowledge, bound_without_promise};
 use crate::planner::admit::{self, Owner};
 use crate::planner::classes::PlanContext;
 use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex};
 use crate::planner::selection;
-use pillion_core::WorkloadKey;
+use pillion_core::fault::RESTART_RUN_SECONDS_MAX;
 use pillion_core::mig::Geometry;
 use std::collections::BTreeSet;
 
@@ -73,11 +74,14 @@ pub(super) fn in_sizes(
 ) -> SliceJob {
     let job = context.classes[class];
     let learnt = context.view.slices.get(&job.workload, model);
+    let profile = context.profile_on(class, model);
+    let under_limits = profile.map(MemoryFit::from).unwrap_or_default();
     let known = SliceKnowledge {
-        profile: measured_alone(context, &job.workload, model),
+        profile: admit::known(profile, context.policy).ok(),
         memory_bytes_declared: job.memory_bytes_declared,
-        fit: learnt.map(|learnt| learnt.fit).unwrap_or_default(),
+        fit: under_limits.and(learnt.map(|learnt| learnt.fit).unwrap_or_default()),
         measured: learnt.map(|learnt| &learnt.measured),
+        is_tried_smaller: job.may_run_out && learnt.is_none() && !is_in_an_instance(context, class, model),
     };
     let bound = bound_without_promise();
     let promise = if job.slowdown_ratio_max.value() < bound.value() { job.slowdown_ratio_max } else { bound };
@@ -85,7 +89,26 @@ pub(super) fn in_sizes(
     if known.profile.is_none() {
         own.speeds.clear();
     }
-    SliceJob { duration_seconds: job.duration_seconds_expected.or(own.duration_seconds), ..own }
+    own.duration_seconds = job.duration_seconds_expected.or(own.duration_seconds);
+    if !runs_out_in_time(&own) {
+        own.do_not_try();
+    }
+    own
+}
+
+/// Whether somebody of the same workload is in an instance of such a device: what comes of it is not known yet.
+fn is_in_an_instance(context: &PlanContext<'_>, class: ClassIndex, model: &str) -> bool {
+    let workload = Some(&context.classes[class].workload);
+    let alike = context.devices.iter().filter(|device| device.model == model);
+    let mut tenants = alike.flat_map(|device| &device.tenants);
+    tenants.any(|tenant| tenant.workload.as_ref() == workload && tenant.sharing.mig_slot().is_some())
+}
+
+/// Whether it would be started again however late it ran out of memory in the size that it would be tried in.
+fn runs_out_in_time(job: &SliceJob) -> bool {
+    let speed = job.tried.and_then(|tried| job.speeds.get(&tried));
+    let seconds = speed.zip(job.duration_seconds).map(|(speed, seconds)| seconds / speed.speed_fraction_low);
+    seconds.is_some_and(|seconds| seconds <= RESTART_RUN_SECONDS_MAX)
 }
 
 /// Whether jobs of a class have room in some size, and would be slower than promised in each of those.
@@ -99,14 +122,4 @@ pub(super) fn is_too_slow(
     let may_be_asked = job.solo_cap.is_none() && job.owes_runs == 0;
     let own = in_sizes(context, class, model, geometry);
     may_be_asked && !own.speeds.is_empty() && own.speeds.keys().all(|size| own.may_have(*size).is_err())
-}
-
-/// How a workload uses a whole device, where enough runs stand behind it.
-fn measured_alone<'c>(
-    context: &'c PlanContext<'_>,
-    workload: &WorkloadKey,
-    model: &str,
-) -> Option<&'c pillion_core::profile::WorkloadProfile> {
-    let index = context.profile_index.get(&(workload, model)).copied();
-    admit::known(index.map(|index| context.profiles[index]), context.policy).ok()
 }

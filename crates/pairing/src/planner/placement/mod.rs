@@ -40,6 +40,8 @@ pub(crate) struct Instance {
     pub(crate) slot: Slot,
     /// How fast the job is in it, of its speed on the whole device.
     pub(crate) speed: SliceSpeed,
+    /// Whether it has less memory than the job held at most.
+    pub(crate) is_tried: bool,
 }
 
 /// Everything that was decided in one go.

@@ -238,6 +238,74 @@ fn what_was_seen_in_instances_counts_more_than_what_is_foretold() {
     assert_eq!(full.len(), 2, "gone for good, with all below: {full:?}");
 }
 
+/// Users who let their jobs be started again, of a workload that held 15 GiB and has room in 2g.20gb.
+fn consenting(ids: std::ops::RangeInclusive<u32>) -> ClusterView {
+    let waiting = strangers(ids, "light").into_iter().map(|job| WaitingJob { may_run_out: true, ..job });
+    let mut view = view(vec![cuttable("g0", Mps), cuttable("g1", Mps)], waiting.collect());
+    let mut profiles: Vec<_> = view.profiles.clone().into();
+    for own in &mut profiles {
+        own.memory_bytes_peak = Some(15 << 30);
+        own.duration_seconds = Some(600.0);
+    }
+    view.profiles = profiles.into();
+    view
+}
+
+/// Who is in the smallest size.
+fn smallest(plan: &Plan) -> Vec<u32> {
+    let small = slot("1g.10gb@0").profile;
+    slots(plan).into_iter().filter(|(_, slot)| slot.profile == small).map(|(job, _)| job).collect()
+}
+
+#[test]
+fn one_of_a_workload_is_tried_in_less_memory_than_it_held_where_its_user_lets_it() {
+    let plan = with_walls(&consenting(1..=8));
+    let [tried] = smallest(&plan)[..] else { panic!("{:?}", slots(&plan)) };
+    assert_eq!(reason(&plan, tried), Reason::SmallerInstance);
+    let mut members = plan.pairings.iter().flat_map(|pairing| &pairing.members);
+    let own = members.find(|member| member.start.job_id.id == tried).unwrap();
+    assert!(own.explanation.text.contains("once with less memory than it held"), "{}", own.explanation.text);
+    assert_eq!(own.memory_bytes, h100().size(slot("1g.10gb@0").profile).unwrap().memory_bytes);
+    assert!(tried > 2, "not whoever would have had a device alone: {tried}");
+    assert!(slots(&plan).len() > 4, "the others where they have room: {:?}", slots(&plan));
+}
+
+#[test]
+fn nobody_is_tried_in_less_memory_whom_it_could_harm_or_of_whom_more_is_known() {
+    let changed = |change: &dyn Fn(&mut ClusterView)| {
+        let mut view = consenting(1..=8);
+        change(&mut view);
+        smallest(&with_walls(&view))
+    };
+    let job = |change: fn(&mut WaitingJob)| changed(&|view| view.waiting.iter_mut().for_each(change));
+    assert_eq!(changed(&|_| {}).len(), 1);
+    assert_eq!(job(|job| job.may_run_out = false), [0_u32; 0]);
+    assert_eq!(job(|job| job.memory_bytes_declared = Some(15 << 30)), [0_u32; 0], "its user knows better");
+    assert_eq!(
+        job(|job| job.duration_seconds_expected = Some(3_590.0)),
+        [0_u32; 0],
+        "it may run out too late"
+    );
+    let running = |view: &mut ClusterView| {
+        view.devices[1] = cut("g1", vec![walled(50, "4g.40gb@0")]);
+    };
+    assert_eq!(changed(&running), [0_u32; 0], "what comes of another is not known yet");
+    let ran = |view: &mut ClusterView| {
+        view.slices = vec![SliceRecord {
+            workload: WorkloadKey::new("light"),
+            device_model: "h100".to_owned(),
+            profile: slot("1g.10gb@0").profile,
+            memory_bytes: Some(10 << 30),
+            completed_count: 0,
+            out_of_memory_count: 0,
+            speed_count: 0,
+            speed_fraction: None,
+        }]
+        .into();
+    };
+    assert_eq!(changed(&ran), [0_u32; 0], "one was tried, whatever came of it");
+}
+
 #[test]
 fn nobody_is_paired_on_a_device_that_is_cut_into_instances() {
     let cut = view(vec![device("g0", Mig)], vec![job(1, "light"), job(2, "light")]);

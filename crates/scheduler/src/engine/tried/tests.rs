@@ -44,6 +44,13 @@ fn pairing(jobs: &[SlurmJobId], trial: Option<f64>) -> Pairing {
     }
 }
 
+/// One that has less memory than it held at most.
+fn smaller(job: SlurmJobId) -> Pairing {
+    let mut own = pairing(&[job], None);
+    own.members[0].explanation.reason = Reason::SmallerInstance;
+    own
+}
+
 fn world(policy: Policy) -> (Engine, Vec<SlurmJobId>) {
     let (nodes, partitions) = (vec![FakeNode::pool("n1", 2)], vec![FakePartition::new("shared", &["n1"])]);
     let slurm = FakeSlurm::new(FakeSettings::default(), nodes, partitions, at(NOW));
@@ -71,14 +78,16 @@ async fn who_may_not_be_started_again_is_not_tried_and_remembered() {
             pairing(&[ids[0], ids[2]], Some(0.5)),
             pairing(&[unknown], Some(0.5)),
             pairing(&ids[2..], None),
+            smaller(ids[1]),
+            smaller(ids[3]),
         ],
         left_waiting: Vec::new(),
     };
     engine.leave_steadfast(&mut plan, &scan(None, NodeAvailability::Up)).await;
     let left: Vec<_> = plan.pairings.iter().map(|pairing| pairing.members[0].start.job_id).collect();
-    assert_eq!(left, [ids[0], ids[2]], "whoever is no trial is not asked about");
+    assert_eq!(left, [ids[0], ids[2], ids[1]], "whoever is no trial is not asked about");
     let steadfast = engine.context.board().steadfast.clone();
-    assert_eq!(steadfast, [JobStart { job_id: ids[2], restart_count: 0 }].into());
+    assert_eq!(steadfast, [ids[2], ids[3]].map(|job_id| JobStart { job_id, restart_count: 0 }).into());
 }
 
 #[tokio::test]

@@ -53,7 +53,6 @@ fn made(
         pace: &settings,
         speeds: &[(place, speeds)].into(),
         watched: &seen.into_iter().map(|seen| (seen.combination(), seen)).collect(),
-        steadfast: &[start(9)].into(),
         history,
     };
     let sources = Sources {
@@ -72,6 +71,8 @@ fn made(
         first_runs: &BTreeMap::new(),
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
+        steadfast: &[start(9)].into(),
+        restarts_by_consent: true,
         trials: Some(own),
     };
     book(waiting, own, sources)
@@ -173,6 +174,7 @@ fn whom_nothing_would_take_apart_again_is_not_tried() {
         starts_alone_at: at(NOW),
         slowdown_ratio_max: SlowdownRatio::try_promise(1.25).unwrap(),
         memory_bytes_declared: None,
+        may_run_out: false,
         solo_cap: None,
         owes_runs: 0,
         use_beyond_fraction: 0.0,

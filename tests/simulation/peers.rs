@@ -1,0 +1,291 @@
+//! The queue of `tests/bench peers` in virtual time: the real scheduler over doubles, on devices that run at the clock's own pace.
+//! On real Slurm simulated devices run sixty times faster than the clock, and every delay of ours counts sixty times; here a second
+//! is one. It prints a table, and holds nothing against anything.
+
+use crate::faulty::{FaultySlurm, is_over};
+use crate::node::{Node, Work};
+use crate::scheduler::Scheduler;
+use pillion_core::heartbeat::Mode;
+use pillion_core::mark::Mark;
+use pillion_core::{GresType, JobStart, ManualClock, SlurmJobId, UnixTime, UserId};
+use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_memory_store::MemoryStore;
+use pillion_scheduler::context::Settings;
+use pillion_slurm::{Ending, JobState};
+use pillion_tests::peers::{Figures, JobEnd, Order, draw, figures, table};
+use pillion_tests::testbed::USERS;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+const BEGIN: u64 = 1_700_000_000;
+/// As in `tests/bench peers`.
+const SEED: u64 = 17;
+const NODES: [&str; 2] = ["n1", "n2"];
+const DEVICES_PER_NODE: u32 = 8;
+const DEVICE_MODEL: &str = "h200";
+const PROMISE_RATIO: f64 = 1.25;
+const TIME_LIMIT_SECONDS: u64 = 36_000;
+/// Devices go on in such steps, and the scheduler looks after so many of them: its own period of scanning Slurm.
+const STEP: Duration = Duration::from_secs(1);
+const STEPS_PER_TICK: u64 = 2;
+const REPORTS_MAX: usize = 1000;
+
+/// How a job asks for its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Whole,
+    Shards,
+    Pillion,
+}
+
+/// What became of one job.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    submitted_at: f64,
+    started_at: f64,
+    ended_at: Option<f64>,
+    work_seconds: f64,
+}
+
+struct Site {
+    way: Way,
+    now: UnixTime,
+    clock: Arc<ManualClock>,
+    slurm: Arc<FakeSlurm>,
+    scheduler: Scheduler,
+    nodes: Vec<Node>,
+    works: BTreeMap<SlurmJobId, Work>,
+    seen: BTreeMap<SlurmJobId, Seen>,
+    started: BTreeSet<JobStart>,
+    held_seconds: f64,
+    shared_seconds: f64,
+    /// For how many jobs plans had which reason to leave them waiting, over all looks.
+    reasons: BTreeMap<String, u64>,
+}
+
+impl Site {
+    fn new(way: Way, settings: Settings) -> Self {
+        let now = UnixTime::from_epoch(BEGIN);
+        let clock = Arc::new(ManualClock::new(now));
+        let nodes = NODES.map(|name| FakeNode::pool(name, DEVICES_PER_NODE)).into();
+        let partitions = vec![FakePartition::new("shared", &NODES)];
+        let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), nodes, partitions, now));
+        let line = Arc::new(FaultySlurm::new(Arc::clone(&slurm), Arc::clone(&clock)));
+        let scheduler = Scheduler::new(Arc::clone(&clock), line, Arc::new(MemoryStore::new()), settings);
+        let nodes = NODES.map(|name| Node::new(name, DEVICE_MODEL, DEVICES_PER_NODE as usize)).into();
+        Self {
+            way,
+            now,
+            clock,
+            slurm,
+            scheduler,
+            nodes,
+            works: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            started: BTreeSet::new(),
+            held_seconds: 0.0,
+            shared_seconds: 0.0,
+            reasons: BTreeMap::new(),
+        }
+    }
+
+    fn submit(&mut self, order: &Order) {
+        let place = USERS.iter().position(|user| *user == order.user).unwrap_or_default();
+        let uid = UserId(2001 + u32::try_from(place).unwrap_or_default());
+        let plain = FakeJob {
+            uid,
+            user: order.user.to_owned(),
+            time_limit_seconds: Some(TIME_LIMIT_SECONDS),
+            ..FakeJob::default()
+        };
+        let job = match self.way {
+            Way::Whole => plain,
+            Way::Shards => FakeJob { gres: "shard:50".to_owned(), ..plain },
+            Way::Pillion => FakeJob {
+                begin: Some(self.now + self.scheduler.context.settings.bound),
+                admin_comment: mark(&order.workload).to_string(),
+                ..plain
+            },
+        };
+        let id = self.slurm.submit(job);
+        let (workload, batch) = order.load.split_once(" --batch-size ").unwrap_or((order.load, ""));
+        let seconds = f64::from(order.work_seconds);
+        self.works
+            .insert(id, Work { workload, batch_size: batch.parse().ok(), seconds, memory_bytes: None, uid });
+        let seen = Seen { submitted_at: self.now.seconds(), work_seconds: seconds, ..Seen::default() };
+        self.seen.insert(id, seen);
+    }
+
+    /// One second.
+    fn pass(&mut self) {
+        self.now = self.now + STEP;
+        self.clock.set(self.now);
+        for node in &mut self.nodes {
+            node.advance(STEP);
+            let mut tenants: BTreeMap<&GresType, u32> = BTreeMap::new();
+            for run in &node.running {
+                *tenants.entry(&run.gres_type).or_default() += 1;
+            }
+            for count in tenants.into_values() {
+                self.held_seconds += STEP.as_secs_f64();
+                self.shared_seconds += if count > 1 { STEP.as_secs_f64() } else { 0.0 };
+            }
+        }
+        for (start, is_good) in self.nodes.iter().flat_map(Node::finished).collect::<Vec<_>>() {
+            assert!(is_good, "{start} failed on its device");
+            self.slurm.finish(start.job_id, Ending::Completed);
+            let seen = self.seen.get_mut(&start.job_id).expect("it was submitted");
+            seen.ended_at = Some(self.now.seconds());
+        }
+        self.slurm.tick(self.now);
+        self.follow_slurm();
+        for node in &mut self.nodes {
+            node.look(self.now);
+        }
+    }
+
+    fn follow_slurm(&mut self) {
+        let open = self.slurm.open_jobs();
+        let running: BTreeSet<JobStart> =
+            open.iter().filter(|job| job.state == JobState::Running).map(pillion_slurm::Job::start).collect();
+        for node in &mut self.nodes {
+            let over: Vec<JobStart> =
+                node.running.iter().map(|run| run.start).filter(|start| !running.contains(start)).collect();
+            for start in over {
+                node.end(start, self.now);
+            }
+        }
+        for job in open.iter().filter(|job| job.state == JobState::Running) {
+            if !self.started.insert(job.start()) {
+                continue;
+            }
+            let place = self.nodes.iter().position(|node| job.nodes.contains(&node.name)).expect("its node");
+            let (pinned, shards) = job.shards().expect("it holds shards");
+            let gres_type = pinned.unwrap_or_else(|| self.place_for(place, shards));
+            self.nodes[place].start(job.start(), (&gres_type, shards), &self.works[&job.id], self.now);
+            self.seen.get_mut(&job.id).expect("it was submitted").started_at = self.now.seconds();
+        }
+    }
+
+    /// Where Slurm puts shards of which it was not said where: on the device that has most of them taken and room.
+    fn place_for(&self, node: usize, shards: u32) -> GresType {
+        let taken = |gres_type: &GresType| {
+            let here = self.nodes[node].running.iter().filter(|run| run.gres_type == *gres_type).count();
+            u32::try_from(here).unwrap_or(u32::MAX).saturating_mul(shards)
+        };
+        let devices = self.nodes[node].devices.iter().map(|device| device.gres_type.clone());
+        let fitting = devices.filter(|gres_type| taken(gres_type) + shards <= 100);
+        fitting.max_by_key(|gres_type| taken(gres_type)).expect("Slurm found room")
+    }
+
+    async fn run_queue(&mut self, orders: &[Order]) -> Figures {
+        let (begun, first) = (self.now.seconds(), self.seen.len());
+        let energy = |nodes: &[Node]| nodes.iter().map(Node::energy_joules).sum::<f64>();
+        let energy_before = energy(&self.nodes);
+        (self.held_seconds, self.shared_seconds) = (0.0, 0.0);
+        let mut waiting = orders.iter().peekable();
+        let mut steps = 0;
+        loop {
+            while let Some(order) = waiting.next_if(|order| order.at_seconds <= self.now.seconds() - begun) {
+                self.submit(order);
+            }
+            self.pass();
+            steps += 1;
+            if self.way == Way::Pillion && steps % STEPS_PER_TICK == 0 {
+                for node in &mut self.nodes {
+                    self.scheduler.talk(node, REPORTS_MAX, false).await;
+                }
+                self.scheduler.tick_all().await;
+                let counts = self.scheduler.context.board().reason_counts.clone();
+                for (reason, count) in counts {
+                    *self.reasons.entry(reason.to_string()).or_default() += count;
+                }
+            }
+            if waiting.peek().is_none() && self.works.keys().all(|id| is_over(&self.slurm, *id)) {
+                break;
+            }
+        }
+        let mut excluded: BTreeMap<String, u64> = BTreeMap::new();
+        let mut decided: BTreeMap<String, u64> = BTreeMap::new();
+        for id in self.seen.keys().skip(first) {
+            for (_, _, explanation) in
+                self.scheduler.context.store.explanations(*id).await.unwrap_or_default()
+            {
+                *decided.entry(explanation.reason.to_string()).or_default() += 1;
+                for candidate in explanation.candidates.iter().filter(|one| one.is_running) {
+                    let why =
+                        candidate.excluded_by.as_ref().map_or("allowed".to_owned(), ToString::to_string);
+                    *excluded.entry(why).or_default() += 1;
+                }
+            }
+        }
+        println!("decided {decided:?}\nrunning partners {excluded:?}");
+        let jobs: Vec<Option<JobEnd>> = self.seen.values().skip(first).map(end_of).collect();
+        let last = self.seen.values().filter_map(|seen| seen.ended_at).fold(begun, f64::max);
+        let energy_joules = energy(&self.nodes) - energy_before;
+        println!(
+            "{:?}: {:.1} h of devices with two; left waiting: {:?}",
+            self.way,
+            self.shared_seconds / 3600.0,
+            self.reasons
+        );
+        self.reasons.clear();
+        figures(&jobs, PROMISE_RATIO, last - begun, self.held_seconds, energy_joules)
+    }
+}
+
+fn end_of(seen: &Seen) -> Option<JobEnd> {
+    let ended_at = seen.ended_at?;
+    Some(JobEnd {
+        turnaround_seconds: ended_at - seen.submitted_at,
+        slowdown_ratio: (ended_at - seen.started_at) / seen.work_seconds,
+    })
+}
+
+/// What `pillion.lua` leaves in a job.
+fn mark(workload: &str) -> Mark {
+    Mark {
+        workload_digest: workload.replace('-', "x").into(),
+        original_partition: "gpu".into(),
+        original_field: "node".into(),
+        original_gres: "gpu:1".into(),
+        ..Mark::default()
+    }
+}
+
+/// The scheduler's settings where a site has written these lines into `[policy]`.
+fn settings(lines: &str) -> Settings {
+    let text = format!("[pool]\npartitions = [\"shared\"]\n[policy]\nusers = \"any\"\n{lines}\n");
+    let config = pillion_config::parse_scheduler(&text).expect("PILLION_POLICY is lines of [policy]");
+    Settings { heartbeat_path: None, mode: Mode::Active, ..pillion_scheduler::config::settings(&config) }
+}
+
+#[test]
+#[ignore = "a figure of docs/benchmarks.md: tests/bench peers-virtual"]
+fn peers_in_virtual_time() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    let jobs = std::env::var("PILLION_JOBS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
+    let policy = std::env::var("PILLION_POLICY").unwrap_or_default();
+    let [first, second] = [0, 1].map(|again| draw(SEED, jobs, 2 * DEVICES_PER_NODE, again));
+    let run = |way| runtime.block_on(Site::new(way, settings("")).run_queue(&first));
+    let (whole, shards) = (run(Way::Whole), run(Way::Shards));
+    let mut ours = Site::new(Way::Pillion, settings(&policy));
+    let empty = runtime.block_on(ours.run_queue(&first));
+    let warm = runtime.block_on(ours.run_queue(&second));
+    let ways = [
+        ("plain Slurm, whole GPUs", whole),
+        ("Slurm's shards, two jobs a GPU", shards),
+        ("Pillion, from an empty history", empty),
+        ("Pillion, warm", warm),
+    ];
+    println!(
+        "{jobs} jobs, policy: {}\n\n{}",
+        if policy.is_empty() { "the defaults" } else { &policy },
+        table(&ways)
+    );
+}
