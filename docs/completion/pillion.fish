@@ -234,6 +234,8 @@ complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_s
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -s S -l start -d 'From this time on, as sacct takes it' -r
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -s E -l end -d 'Until this time, as sacct takes it' -r
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l telemetry -d 'How jobs used their GPUs (CSV): docs/evaluate.md names the columns' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l prometheus -d 'Instead: the address of the site\'s Prometheus, which is asked (read only) what dcgm-exporter and jobstats\' exporter told it' -r
+complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l scripts -d 'What jobs ran: what \'sacct --batch-script -j JOBS\' printed, or a folder of scripts named by job numbers (17.sh)' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l nodes -d 'What \'scontrol show nodes\' printed' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l shape -d 'Instead: nodes by number, GPUs, type, CPUs and memory (16x4:a100:64:512); more than once for several kinds' -r
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l gpu-memory -d 'The memory of a type of GPU in GiB (a100=80), where neither the type nor jobstats tells it; more than once for several' -r
@@ -257,6 +259,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_s
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l print-sacct -d 'Prints the sacct command that writes what is read here, and ends'
+complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l print-queries -d 'Prints what --prometheus asks, and ends'
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -l json -d 'Print one JSON object'
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and not __fish_seen_subcommand_from anonymise help" -s n -l noheader -d 'Print no column names'

@@ -36,6 +36,7 @@ mod pairs;
 mod queue_order;
 mod restart;
 mod rides;
+mod scale;
 mod scheduler_death;
 mod storm;
 mod trials;

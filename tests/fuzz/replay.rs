@@ -3,7 +3,7 @@
 use crate::fuzz;
 use crate::values::{bytes_like, text_like};
 use pillion_replay::anonymise::{self, Pseudonyms};
-use pillion_replay::read::{Telemetry, read, summary};
+use pillion_replay::read::{Besides, Scripts, Telemetry, read, summary};
 use pillion_replay::{Carbon, site};
 
 const SACCT: &str = "JobIDRaw|User|Account|Partition|JobName|State|Submit|Eligible|Start|End|TimelimitRaw|Priority|NNodes|NodeList|AllocTRES|\
@@ -18,7 +18,7 @@ const SUMMARY: &str = "JS1:H4sIAAAAAAAC/6tWystPSS1WsqpWyjMEkekFpfGlJZk5mVWJJZn5e
 fn accounting() {
     let names = Pseudonyms::new([7; 32]);
     fuzz("accounting", &bytes_like(vec![SACCT.as_bytes().to_vec()]), |bytes| {
-        let found = read(bytes.as_slice(), &Telemetry::default());
+        let found = read(bytes.as_slice(), &Besides::default());
         match &found {
             Ok((accounting, _)) => {
                 // Whatever is believed can be computed with.
@@ -35,7 +35,7 @@ fn accounting() {
         let mut written = Vec::new();
         if anonymise::accounting(bytes.as_slice(), &mut written, &names).is_ok() {
             // What was written anew is a file of sacct again, of as many jobs.
-            let again = read(written.as_slice(), &Telemetry::default());
+            let again = read(written.as_slice(), &Besides::default());
             let count = |found: &Result<(pillion_replay::Accounting, _), _>| {
                 found.as_ref().map_or(0, |(read, _)| read.jobs.len())
             };
@@ -60,6 +60,17 @@ fn telemetry() {
         if let Err(error) = Telemetry::read(bytes.as_slice()) {
             assert_eq!(error.to_string().lines().count(), 1, "{error:?}");
         }
+    });
+}
+
+#[test]
+fn scripts() {
+    let dashes = "-".repeat(80);
+    let example =
+        format!("Batch Script for 7\n{dashes}\n#!/bin/sh\na\n\nBatch Script for 8_1\n{dashes}\nNONE\n");
+    fuzz("scripts", &bytes_like(vec![example.into_bytes()]), |bytes| match Scripts::read(bytes.as_slice()) {
+        Ok(scripts) => assert!(!scripts.is_empty()),
+        Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{error:?}"),
     });
 }
 

@@ -208,3 +208,13 @@ fn orders() {
         site.ask(&evict, &async |server, request| server.poke(request).await);
     });
 }
+
+#[test]
+fn scaling() {
+    let names = ["", "a/b", "alice/4x-1f0c", "x-", "bert~1f", "\u{1b}[2J\n"];
+    let scale = names.map(|name| api::ScaleRequest { workload: name.to_owned() });
+    let site = Site::new();
+    fuzz("requests of how workloads scale", &bytes_like(encoded(scale)), |scale| {
+        site.ask(&scale, &async |server, request| server.scale(request).await);
+    });
+}

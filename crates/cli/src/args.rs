@@ -109,7 +109,7 @@ pub enum Command {
     Backtest(BacktestArgs),
     /// What last month would have looked like with Pillion, from what sacct printed; needs nothing installed, changes nothing
     Replay(Box<ReplayArgs>),
-    /// How many GPUs a training is worth: break-even, deadline and budget, from runs at different counts; needs nothing installed
+    /// How many GPUs a training is worth: break-even, deadline and budget, from runs at different counts; of files it needs nothing installed
     Scale(ScaleArgs),
     /// Saves the input of the engine, to be replayed with 'plan --view'
     Snapshot(SnapshotArgs),

@@ -18,6 +18,13 @@ const SCRIPT_LENGTH_MAX: usize = 64 * 1024;
 /// `workload_digest` in `deploy/slurm/pillion.lua` makes of it too; a test holds the two together.
 pub fn of_script(user: &str, job_name: &str, script: &[u8]) -> WorkloadKey {
     let mut text = format!("script:{job_name}:").into_bytes();
+    text.extend(script_text(script));
+    WorkloadKey(format!("{user}/{}", digest_of(&text)))
+}
+
+/// What of a script tells works apart: all but `#SBATCH` lines and white space.
+pub fn script_text(script: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(script.len().min(SCRIPT_LENGTH_MAX));
     let mut whole = Vec::with_capacity(script.len().min(SCRIPT_LENGTH_MAX) + 1);
     whole.push(b'\n');
     if script.len() > SCRIPT_LENGTH_MAX {
@@ -32,7 +39,7 @@ pub fn of_script(user: &str, job_name: &str, script: &[u8]) -> WorkloadKey {
     for line in whole.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.starts_with(b"#SBATCH")) {
         text.extend(line.iter().filter(|byte| !is_blank(**byte)));
     }
-    WorkloadKey(format!("{user}/{}", digest_of(&text)))
+    text
 }
 
 /// The workload of a job without a script: of its user, its name and its submit line without numbers (`train.sh --seed 17` and
@@ -62,6 +69,11 @@ pub fn on_one(key: &WorkloadKey) -> (WorkloadKey, u32) {
         Some((WorkloadKey(format!("{user}/{digest}")), count))
     });
     several.unwrap_or_else(|| (key.clone(), 1))
+}
+
+/// The same work whatever the number of devices: what [`on_several`] was made of.
+pub fn on_any(key: &WorkloadKey) -> WorkloadKey {
+    on_one(key).0
 }
 
 /// Each run of digits as one `0`, each run of white space as one blank.
@@ -120,8 +132,12 @@ mod tests {
         let key = WorkloadKey::new("alice/1f0c9a0000000000");
         assert_eq!(on_several(&key, 1), key);
         assert_eq!(on_several(&key, 4).as_str(), "alice/4x-1f0c9a0000000000");
-        assert_eq!((on_one(&on_several(&key, 4)), on_one(&key)), ((key.clone(), 4), (key, 1)));
+        assert_eq!((on_one(&on_several(&key, 4)), on_one(&key)), ((key.clone(), 4), (key.clone(), 1)));
         let line = of_submit_line("bob", "max-x", "srun x");
         assert_eq!(on_one(&line), (line, 1));
+        assert_eq!(on_any(&on_several(&key, 16)), key);
+        for other in ["alice/1f0c9a0000000000", "alice/x-1f", "alice/line-77ab01", "alice/ax-1", "odd"] {
+            assert_eq!(on_any(&WorkloadKey::new(other)).as_str(), other);
+        }
     }
 }

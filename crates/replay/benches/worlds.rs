@@ -2,8 +2,13 @@
 //! measured pairs, and what the replay sees of it is its profile alone, in a file of sacct and one of telemetry. What it claims is
 //! then held against the pairs. `tests/bench replay` prepares the files.
 //!
-//! `worlds SOLO.csv PAIRS.csv TRACE.csv [WORLDS]` prints how often a claim held; `worlds --write COUNT TRACE.csv DIR` writes a file
-//! of so many jobs, and `worlds --replay FILE SHAPE` replays it against the clock, as `pillion replay` does without other options.
+//! What a claim is drawn from must not be the truth that it is held against. So each world deals the workloads into two halves: the
+//! speeds that are drawn are put together from pairs of the one half, and the jobs are of the other half alone.
+//!
+//! `worlds SOLO.csv PAIRS.csv TRACE.csv,.. [WORLDS]` prints how often a claim held, the traces in turn; with `--in-sample` before them
+//! the published speeds are drawn and all workloads are in the world, so that both are of one set. `worlds --write COUNT TRACE.csv
+//! DIR` writes a file of so many jobs, and `worlds --replay FILE SHAPE` replays it against the clock, as `pillion replay` does
+//! without other options.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on fails where it stands")]
 
@@ -13,10 +18,12 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::{Fraction, SlowdownRatio};
 use pillion_pairing::files::{FileOptions, Measured, NamedText, read_measured};
 use pillion_pairing::{AllowList, UserPolicy};
-use pillion_replay::read::{Telemetry, read};
+use pillion_replay::read::{Besides, Telemetry, read};
 use pillion_replay::site::{GpuMemory, parse_shape};
-use pillion_replay::{Accounting, MeasuredPairs, Options, Outcome, PoolSize, Replay, Truth, workload_key};
-use rand::seq::IndexedRandom as _;
+use pillion_replay::{
+    Accounting, MeasuredPairs, Options, Outcome, PoolSize, Replay, SpeedsByBusy, Truth, workload_key,
+};
+use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution as _, LogNormal, Normal};
@@ -44,6 +51,9 @@ struct TraceJob {
 
 fn trace(path: &str) -> Vec<TraceJob> {
     let mut csv = csv::Reader::from_path(path).unwrap();
+    let header = csv.headers().unwrap().clone();
+    let place = |name: &str| header.iter().position(|column| column == name).unwrap();
+    let [submit, seconds, gpus] = ["submit_s", "duration_s", "gpus"].map(place);
     let rows = csv.records().map(|row| {
         let row = row.unwrap();
         #[expect(
@@ -52,9 +62,13 @@ fn trace(path: &str) -> Vec<TraceJob> {
             reason = "seconds of a trace of days"
         )]
         let whole = |cell: &str| cell.parse::<f64>().unwrap_or(0.0) as u64;
-        TraceJob { submit: whole(&row[1]), seconds: whole(&row[2]), gpus: row[3].parse().unwrap() }
+        TraceJob {
+            submit: whole(&row[submit]),
+            seconds: whole(&row[seconds]),
+            gpus: row[gpus].parse().unwrap(),
+        }
     });
-    let mut jobs: Vec<TraceJob> = rows.filter(|job| job.seconds >= 60).collect();
+    let mut jobs: Vec<TraceJob> = rows.filter(|job| job.seconds >= 60 && job.gpus > 0).collect();
     jobs.sort_by_key(|job| job.submit);
     jobs
 }
@@ -66,10 +80,13 @@ fn main() {
     match words[..] {
         ["--replay", sacct, shape] => against_the_clock(sacct, shape),
         ["--write", count, trace_file, folder] => write(count.parse().unwrap(), &trace(trace_file), folder),
-        [solo, pairs, trace_file] => worlds(solo, pairs, trace_file, 30),
-        [solo, pairs, trace_file, count] => worlds(solo, pairs, trace_file, count.parse().unwrap()),
+        ["--in-sample", solo, pairs, traces, count] => {
+            worlds(solo, pairs, traces, count.parse().unwrap(), true);
+        }
+        [solo, pairs, traces] => worlds(solo, pairs, traces, 30, false),
+        [solo, pairs, traces, count] => worlds(solo, pairs, traces, count.parse().unwrap(), false),
         _ => println!(
-            "worlds SOLO.csv PAIRS.csv TRACE.csv [WORLDS] | worlds --write COUNT TRACE.csv DIR | worlds --replay FILE SHAPE"
+            "worlds [--in-sample] SOLO.csv PAIRS.csv TRACE.csv,.. [WORLDS] | worlds --write COUNT TRACE.csv DIR | worlds --replay FILE SHAPE"
         ),
     }
 }
@@ -181,15 +198,20 @@ struct Held {
     broken: f64,
 }
 
-fn worlds(solo: &str, pairs: &str, trace_file: &str, count: u64) {
+fn worlds(solo: &str, pairs: &str, trace_files: &str, count: u64, is_in_sample: bool) {
     let measured = measured(solo, pairs);
-    let jobs = trace(trace_file);
-    println!("| world | claimed GPU-hours saved | truth | at risk | broken |\n|---|---|---|---|---|");
+    let traces: Vec<(&str, Vec<TraceJob>)> = trace_files
+        .split(',')
+        .map(|path| (path.rsplit('/').next().unwrap().trim_end_matches(".csv"), trace(path)))
+        .collect();
+    println!(
+        "| world | arrivals | claimed GPU-hours saved | truth | at risk | broken |\n|---|---|---|---|---|---|"
+    );
     let mut held = Vec::new();
-    for seed in 0..count {
-        let one = claim(&measured, &jobs, seed);
+    for (seed, (name, jobs)) in (0..count).zip(traces.iter().cycle()) {
+        let one = claim(&measured, jobs, seed, is_in_sample);
         println!(
-            "| {seed} | {:.0} ({:.0} to {:.0}) | {:.0} | {:.1} | {:.0} |",
+            "| {seed} | {name} | {:.0} ({:.0} to {:.0}) | {:.0} | {:.1} | {:.0} |",
             one.expected, one.low, one.high, one.truth, one.risk, one.broken
         );
         held.push(one);
@@ -219,7 +241,38 @@ fn measured(solo: &str, pairs: &str) -> Measured {
     read_measured(named(solo, &solo_text), Some(named(pairs, &pairs_text)), &options).unwrap()
 }
 
-fn claim(measured: &Measured, jobs: &[TraceJob], seed: u64) -> Held {
+/// The workloads of a world, and the speeds that its claim is drawn from: of pairs of others.
+fn dealt<'m>(
+    measured: &Measured,
+    known: &[&'m WorkloadProfile],
+    seed: u64,
+) -> (Vec<&'m WorkloadProfile>, SpeedsByBusy) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(1);
+    let mut dealt = known.to_vec();
+    dealt.shuffle(&mut rng);
+    let (of_world, of_claim) = dealt.split_at(dealt.len() / 2);
+    let busy: BTreeMap<&str, f64> = of_claim
+        .iter()
+        .filter_map(|profile| {
+            Some((profile.workload.as_str(), profile.metrics.get(Metric::GpuBusyFraction)?))
+        })
+        .collect();
+    let mut speeds = Vec::new();
+    for seen in measured.observations.iter().filter(|seen| seen.fits) {
+        let [a, b] = &seen.tenants[..] else { continue };
+        if a.sharing.cap().is_some() || b.sharing.cap().is_some() {
+            continue;
+        }
+        let sum = busy.get(a.workload.as_str()).zip(busy.get(b.workload.as_str())).map(|(a, b)| a + b);
+        speeds.extend(sum.into_iter().flat_map(|sum| {
+            [a, b].into_iter().filter_map(move |tenant| Some((sum, tenant.speed_fraction?.min(1.0))))
+        }));
+    }
+    (of_world.to_vec(), SpeedsByBusy::of(&speeds).expect("half of the set has pairs enough"))
+}
+
+fn claim(measured: &Measured, jobs: &[TraceJob], seed: u64, is_in_sample: bool) -> Held {
     let names: BTreeSet<&str> = measured
         .observations
         .iter()
@@ -227,26 +280,28 @@ fn claim(measured: &Measured, jobs: &[TraceJob], seed: u64) -> Held {
         .collect();
     let known: Vec<&WorkloadProfile> =
         measured.profiles.iter().filter(|profile| names.contains(profile.workload.as_str())).collect();
+    let (known, speeds) =
+        if is_in_sample { (known, SpeedsByBusy::published()) } else { dealt(measured, &known, seed) };
     let world = world(seed, jobs, &known);
-    let (accounting, _) =
-        read(world.sacct.as_bytes(), &Telemetry::read(world.telemetry.as_bytes()).unwrap()).unwrap();
+    let telemetry = Telemetry::read(world.telemetry.as_bytes()).unwrap();
+    let (accounting, _) = read(world.sacct.as_bytes(), &Besides { telemetry, ..Besides::default() }).unwrap();
     let names: Vec<String> = known.iter().map(|profile| profile.workload.to_string()).collect();
     let kind_of: rustc_hash::FxHashMap<u32, u32> = accounting
         .jobs
         .iter()
         .map(|job| (job.workload, u32::try_from(world.kind_of_job[&job.id]).unwrap()))
         .collect();
-    let mut options = options(measured);
+    let mut options = Options { speeds, ..options(measured) };
     options.policy.allowed = Some(allowed(measured, &accounting, &world, &names));
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some nodes")]
     let nodes = (world.gpu_hours / world.span_hours / LOAD / 8.0).ceil().max(4.0) as u32;
     let shapes = parse_shape(&format!("{nodes}x8:{}:256:2048", measured.device_model)).unwrap();
     let memory = GpuMemory::of(&[format!("{}=32", measured.device_model)]).unwrap();
     let replay = Replay::new(accounting, shapes, memory, options).unwrap();
-    let outcomes: Vec<Outcome> = replay.tasks().into_iter().map(|task| replay.run(task)).collect();
+    let outcomes: Vec<Outcome> = replay.tasks().into_iter().map(|task| replay.run(task, &|_| ())).collect();
     let report = replay.report(&pillion_replay::read::ReadTally::default(), &outcomes);
     let truth = Truth::Measured(MeasuredPairs::new(&measured.observations, &names, kind_of));
-    let real = replay.run_with(replay.tasks()[0], &truth);
+    let real = replay.run_with(replay.tasks()[0], &truth, &|_| ());
     let claimed = &report.settings[0];
     let (broken, ..) = real.promises();
     Held {
@@ -296,7 +351,7 @@ fn allowed(measured: &Measured, accounting: &Accounting, world: &World, names: &
 fn against_the_clock(sacct: &str, shape: &str) {
     let begun = std::time::Instant::now();
     let file = std::io::BufReader::with_capacity(1 << 20, std::fs::File::open(sacct).unwrap());
-    let (accounting, tally) = read(file, &Telemetry::default()).unwrap();
+    let (accounting, tally) = read(file, &Besides::default()).unwrap();
     let read_seconds = begun.elapsed().as_secs_f64();
     let options = Options::usual(accounting.jobs.len());
     let memory = GpuMemory::of(&["a100=80".to_owned()]).unwrap();
@@ -306,7 +361,8 @@ fn against_the_clock(sacct: &str, shape: &str) {
         "{} jobs: read in {read_seconds:.1} s, the queue without Pillion {queue_seconds:.1} s",
         replay.job_count()
     );
-    let outcomes: Vec<Outcome> = replay.tasks().into_par_iter().map(|task| replay.run(task)).collect();
+    let outcomes: Vec<Outcome> =
+        replay.tasks().into_par_iter().map(|task| replay.run(task, &|_| ())).collect();
     let plans: usize = outcomes.iter().map(Outcome::plans).sum();
     let report = replay.report(&tally, &outcomes);
     let all_seconds = begun.elapsed().as_secs_f64();

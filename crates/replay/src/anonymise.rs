@@ -115,6 +115,7 @@ fn cell(row: &crate::read::Row<'_>, field: Field, names: &Pseudonyms) -> String 
         // Whoever cancelled it stands behind the word.
         Field::State => plain(text.split(' ').next().unwrap_or_default()),
         Field::JobIdRaw
+        | Field::JobId
         | Field::Submit
         | Field::Eligible
         | Field::Start
@@ -159,7 +160,7 @@ pub fn nodes(shapes: &[crate::site::NodeShape], names: &Pseudonyms) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::{Telemetry, read};
+    use crate::read::{Besides, read};
 
     const FILE: &str = "JobIDRaw|User|Account|Partition|JobName|State|Submit|Start|End|NodeList|AllocTRES|SubmitLine|Comment\n\
         7|alice|ml|gpu|secret-1|CANCELLED by alice|10|20|60|n[1-2]|cpu=1,gres/gpu:a100=1|sbatch s.sh --seed 1|x\n\
@@ -175,8 +176,8 @@ mod tests {
         for word in ["alice", "bob", "ml|", "secret", "s.sh", "|n1|", "Comment"] {
             assert!(!text.contains(word), "{word}: {text}");
         }
-        let (before, _) = read(FILE.as_bytes(), &Telemetry::default()).unwrap();
-        let (after, tally) = read(text.as_bytes(), &Telemetry::default()).unwrap();
+        let (before, _) = read(FILE.as_bytes(), &Besides::default()).unwrap();
+        let (after, tally) = read(text.as_bytes(), &Besides::default()).unwrap();
         assert!(tally.dropped.is_empty(), "{tally:?}");
         let shape = |read: &crate::Accounting| -> Vec<(u32, u32, u32, u64, u32)> {
             read.jobs

@@ -82,6 +82,29 @@ impl Usage {
     }
 }
 
+/// What told a job's workload from others of its user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyKind {
+    /// Its name and its script.
+    Script,
+    /// Its name and the command line by which it was submitted.
+    SubmitLine,
+    /// Its name alone.
+    Name,
+}
+
+impl KeyKind {
+    /// For a person, behind "by".
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Script => "job name and script",
+            Self::SubmitLine => "job name and command line without its numbers",
+            Self::Name => "job name alone",
+        }
+    }
+}
+
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -106,6 +129,8 @@ pub struct Job {
     pub partition: u32,
     /// Its workload, by number.
     pub workload: u32,
+    /// What that was told by.
+    pub key: KeyKind,
     /// The first node that it ran on, by number.
     pub node: u32,
     /// The type of GPU that it asked for, by number.
@@ -184,6 +209,15 @@ pub struct Accounting {
     pub workloads: Vec<WorkloadText>,
     /// Whether command lines told workloads of one name apart.
     pub has_submit_lines: bool,
+}
+
+impl Accounting {
+    /// From the first start to the last end; there is at least one job.
+    pub fn span(&self) -> (u64, u64) {
+        let starts = self.jobs.iter().map(|job| job.started_at);
+        let ends = self.jobs.iter().map(|job| job.ended_at);
+        (starts.min().unwrap_or(0), ends.max().unwrap_or(0))
+    }
 }
 
 #[cfg(test)]

@@ -24,9 +24,9 @@ mod scenario;
 pub mod site;
 mod statistics;
 
-pub use jobs::{Accounting, Ended, Job, Names, Usage, UsageSource, WorkloadText};
+pub use jobs::{Accounting, Ended, Job, KeyKind, Names, Usage, UsageSource, WorkloadText};
 pub use options::{Carbon, CarbonError, MANY_JOBS, Options, Order, PoolSize, SEEDS_MIN};
-pub use pool::truth::{MeasuredPairs, Truth};
+pub use pool::truth::{MeasuredPairs, SpeedsByBusy, Truth};
 pub use replay::{Replay, ReplayError};
 pub use report::Report;
 pub use scenario::{Outcome, Task, Waits, workload_key};

@@ -1,5 +1,6 @@
 //! What is to be replayed.
 
+use crate::pool::truth::SpeedsByBusy;
 use pillion_core::Fraction;
 use pillion_core::device::Mechanism;
 use pillion_pairing::{Policy, UserPolicy};
@@ -96,6 +97,8 @@ pub struct Options {
     pub seeds: u64,
     /// Between two plans at least so much time passes.
     pub plan_seconds: f64,
+    /// How fast jobs ran beside each other elsewhere: what comes of a pair is drawn from that.
+    pub speeds: SpeedsByBusy,
     /// By what jobs are served; absent: as history says better.
     pub order: Option<Order>,
     /// What a GPU at rest draws.
@@ -128,6 +131,7 @@ impl Options {
             mechanism: Mechanism::Mps,
             seeds: if is_many { SEEDS_MIN } else { 5 },
             plan_seconds: if is_many { 60.0 } else { 10.0 },
+            speeds: SpeedsByBusy::published(),
             order: None,
             idle_watts: None,
             price_per_gpu_hour: None,

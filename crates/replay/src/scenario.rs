@@ -3,7 +3,7 @@
 
 use crate::options::PoolSize;
 use crate::pool::truth::Truth;
-use crate::pool::{self, GpuType, Kind, PoolJob, PoolNode, PoolOutcome, Setting, Unseen, Work};
+use crate::pool::{self, GpuType, Kind, PoolJob, PoolNode, PoolOutcome, Rules, Setting, Unseen, Work};
 use crate::queue::QueueNode;
 use crate::replay::{Replay, order_of, seconds};
 use crate::statistics::percentile;
@@ -107,17 +107,19 @@ impl Replay {
     }
 
     /// Replays one of them, with what comes of sharing drawn.
-    pub fn run(&self, task: Task) -> Outcome {
-        self.run_with(task, &Truth::Drawn(task.seed))
+    /// `progress` is told now and then which part of it is done, 0..=1.
+    pub fn run(&self, task: Task, progress: &dyn Fn(f64)) -> Outcome {
+        self.run_with(task, &Truth::Drawn(task.seed), progress)
     }
 
     /// The same with what comes of sharing as it is.
-    pub fn run_with(&self, task: Task, truth: &Truth) -> Outcome {
+    pub fn run_with(&self, task: Task, truth: &Truth, progress: &dyn Fn(f64)) -> Outcome {
         let pool_nodes = self.pool_nodes(task.pool);
         let split = self.split(task, &pool_nodes);
         let (nodes, setting) = self.pool_setting(&pool_nodes);
         let work = self.work(&split.managed, &setting, task.seed);
-        let mut outcome = pool::play(&nodes, &work, &setting.setting, truth);
+        let rules = Rules { setting: &setting.setting, truth, progress };
+        let mut outcome = pool::play(&nodes, &work, rules);
         let mut with: Vec<Option<f64>> = vec![None; self.jobs.len()];
         for (at, start) in split.managed.iter().zip(std::mem::take(&mut outcome.started_at)) {
             with[*at] = start;
@@ -201,6 +203,7 @@ impl Replay {
             gpu_types,
             no_account: self.accounting.accounts.find("").unwrap_or(u32::MAX),
             plan_seconds: self.options.plan_seconds,
+            speeds: self.options.speeds.clone(),
         };
         (nodes, PoolSetting { setting, place_of_type: types.into_iter().collect() })
     }

@@ -41,8 +41,10 @@ const NEGLIGIBLE: f64 = 1e-5;
 pub enum Refusal {
     /// All runs had one count.
     #[error(
-        "all runs ({runs}) had {gpus} GPUs, and one count says nothing of others; run it with {} GPUs too, twice each, and ask again",
-        other_counts(*gpus)
+        "all runs ({runs}) had {gpus} GPUs, and one count says nothing of others; run it with {} GPUs too, twice each, and ask again; \
+         'pillion characterize --runs 2 --gpus {} SCRIPT' does it where one node has so many",
+        other_counts(*gpus).join(" and "),
+        other_counts(*gpus).join(",")
     )]
     OneCount {
         /// That count.
@@ -56,8 +58,9 @@ pub enum Refusal {
 }
 
 /// Half and twice, or twice and four times one.
-fn other_counts(gpus: u32) -> String {
-    if gpus == 1 { "2 and 4".to_owned() } else { format!("{} and {}", gpus / 2, gpus.saturating_mul(2)) }
+fn other_counts(gpus: u32) -> [String; 2] {
+    let counts = if gpus == 1 { [2, 4] } else { [gpus / 2, gpus.saturating_mul(2)] };
+    counts.map(|count| count.to_string())
 }
 
 /// One cell of a grid.
@@ -242,6 +245,7 @@ mod tests {
     fn one_count_is_refused_with_what_to_run() {
         let said = Fit::of(&curve(&[(4, 10.0), (4, 11.0)])).unwrap_err().to_string();
         assert!(said.contains("all runs (2) had 4 GPUs") && said.contains("2 and 8 GPUs"), "{said}");
+        assert!(said.contains("'pillion characterize --runs 2 --gpus 2,8 SCRIPT'"), "{said}");
         let said = Fit::of(&curve(&[(1, 10.0)])).unwrap_err().to_string();
         assert!(said.contains("2 and 4 GPUs"), "{said}");
         assert_eq!(Fit::of(&curve(&[])).unwrap_err(), Refusal::NoRuns);

@@ -42,6 +42,19 @@ pub struct Run {
     pub power_watts: Option<f64>,
 }
 
+impl Run {
+    /// One that took so long from its start to its end, with the energy of all of its GPUs where that was measured.
+    pub fn metered(nodes: u32, gpus: u32, elapsed_seconds: f64, energy_joules: Option<f64>) -> Self {
+        Self {
+            nodes: Some(nodes),
+            gpus,
+            cpus: None,
+            seconds: elapsed_seconds,
+            power_watts: energy_joules.map(|joules| joules / elapsed_seconds),
+        }
+    }
+}
+
 /// Runs of one workload on one model of GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workload {

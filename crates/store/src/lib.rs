@@ -30,6 +30,7 @@ pub mod private_postgres;
 mod profiles;
 mod reports;
 mod runs;
+mod scaling;
 mod slices;
 mod starts;
 
@@ -59,6 +60,7 @@ pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Operators, Undr
 pub use profiles::{Profiles, StoredProfile};
 pub use reports::Reports;
 pub use runs::{MeasuredRun, Runs};
+pub use scaling::{SCALING_RUNS_MAX, ScalingFilter};
 pub use slices::{SliceLesson, Slices};
 pub use starts::SlurmStart;
 

@@ -7,9 +7,24 @@ use std::path::PathBuf;
 #[derive(Debug, ClapArgs)]
 pub struct CharacterizeArgs {
     /// Parts of the GPU: 0.1, 0.2, .. 0.9
-    #[arg(long, value_name = "CAP,..", value_delimiter = ',', default_value = "0.2,0.4,0.6,0.8")]
+    #[arg(
+        long,
+        value_name = "CAP,..",
+        value_delimiter = ',',
+        default_value = "0.2,0.4,0.6,0.8",
+        conflicts_with = "gpus"
+    )]
     pub caps: Vec<CapStep>,
-    /// Runs under each cap, and without one
+    /// Instead of caps: how it scales over these numbers of GPUs of one node, as ordinary jobs one after the other, without Pillion
+    #[arg(long, value_name = "COUNT,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub gpus: Vec<u32>,
+    /// With each of these numbers of CPUs a GPU
+    #[arg(
+        long, value_name = "COUNT,..", value_delimiter = ',', requires = "gpus",
+        value_parser = clap::value_parser!(u32).range(1..=4096)
+    )]
+    pub cpus: Vec<u32>,
+    /// Runs under each cap, and without one, or with each number of GPUs
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=20))]
     pub runs: u8,
     /// One more option for sbatch, such as --sbatch=--time=30; may be given several times

@@ -37,7 +37,7 @@ pub struct ReplayArgs {
     #[command(subcommand)]
     pub action: Option<ReplayAction>,
     /// What the command of --print-sacct wrote
-    #[arg(value_name = "SACCT", required_unless_present = "print_sacct", help_heading = INPUT)]
+    #[arg(value_name = "SACCT", required_unless_present_any = ["print_sacct", "print_queries"], help_heading = INPUT)]
     pub sacct: Option<PathBuf>,
     /// Prints the sacct command that writes what is read here, and ends
     #[arg(long, conflicts_with = "sacct", help_heading = INPUT)]
@@ -54,6 +54,15 @@ pub struct ReplayArgs {
     /// How jobs used their GPUs (CSV): docs/evaluate.md names the columns
     #[arg(long, value_name = "FILE", help_heading = INPUT)]
     pub telemetry: Option<PathBuf>,
+    /// Instead: the address of the site's Prometheus, which is asked (read only) what dcgm-exporter and jobstats' exporter told it
+    #[arg(long, value_name = "URL", conflicts_with = "telemetry", help_heading = INPUT)]
+    pub prometheus: Option<String>,
+    /// Prints what --prometheus asks, and ends
+    #[arg(long, conflicts_with_all = ["sacct", "print_sacct"], help_heading = INPUT)]
+    pub print_queries: bool,
+    /// What jobs ran: what 'sacct --batch-script -j JOBS' printed, or a folder of scripts named by job numbers (17.sh)
+    #[arg(long, value_name = "FILE|DIR", help_heading = INPUT)]
+    pub scripts: Option<PathBuf>,
     /// What 'scontrol show nodes' printed
     #[arg(long, value_name = "FILE", conflicts_with = "shape", help_heading = SITE)]
     pub nodes: Option<PathBuf>,

@@ -26,8 +26,9 @@ pub struct ScaleArgs {
     pub workload: Option<String>,
     /// Runs, a row each.
     #[arg(
-        help = "Runs, a row each (CSV): docs/scale.md names the columns; MLPerf's results and Sia's measurements are known by theirs",
-        long, value_name = "CSV", required_unless_present = "sacct", conflicts_with = "sacct",
+        help = "Runs, a row each (CSV): docs/scale.md names the columns; MLPerf's results and Sia's measurements are known by theirs. Without \
+                this and --sacct: what the scheduler's agents observed",
+        long, value_name = "CSV", conflicts_with = "sacct",
         help_heading = INPUT
     )]
     pub from: Option<PathBuf>,

@@ -1,5 +1,5 @@
 //! `pillion characterize SCRIPT`: runs a workload alone under several caps as ordinary Slurm jobs, and says what they
-//! taught. The jobs do not depend on this process: it may be ended at any moment, and the same command follows them again.
+//! taught; with `--gpus` with several numbers of GPUs (`counts`). The jobs do not depend on this process: it may be ended at any moment, and the same command follows them again.
 //!
 //! ```text
 //! script ─► campaign (what next?) ─► submit (sbatch)
@@ -8,6 +8,7 @@
 //! ```
 
 pub mod campaign;
+mod counts;
 pub mod record;
 pub mod script;
 pub mod show;
@@ -28,13 +29,15 @@ use pillion_core::{CapStep, Clock};
 use record::Record;
 use show::Known;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How often the scheduler is asked for the jobs.
 const POLL_PERIOD: Duration = Duration::from_secs(2);
 /// A script that is longer is none.
 const SCRIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+const BEGINS_ANEW: &str =
+    "pillion: the script, its arguments or options have changed: the campaign begins anew";
 
 /// Runs the command.
 ///
@@ -46,7 +49,12 @@ pub async fn run(
     clock: &dyn Clock,
     output: &Output,
 ) -> Result<ExitStatus, CliError> {
-    let (subject, settings) = subject(args)?;
+    if !args.gpus.is_empty() {
+        return counts::run(args, clock, output).await;
+    }
+    let subject = subject(args)?;
+    let settings =
+        script::settings(&subject.text).map_err(|error| unusable(&args.script, &error.to_string()))?;
     let wanted = wanted(args)?;
     let (record, campaign) = open(args, subject)?;
     let mut following =
@@ -71,8 +79,8 @@ pub async fn run(
     Ok(if is_as_asked && !is_left { exit::OK } else { exit::PROBLEM })
 }
 
-/// What is to be submitted, and the settings of the script's own `--colocate`.
-fn subject(args: &CharacterizeArgs) -> Result<(Subject, ColocateRequest), CliError> {
+/// What is to be submitted.
+fn subject(args: &CharacterizeArgs) -> Result<Subject, CliError> {
     let named = &args.script;
     let path = std::fs::canonicalize(named).map_err(CliError::file("read", named))?;
     let length = std::fs::metadata(&path).map_err(CliError::file("read", named))?.len();
@@ -81,14 +89,13 @@ fn subject(args: &CharacterizeArgs) -> Result<(Subject, ColocateRequest), CliErr
         return Err(unusable(named, &why));
     }
     let text = std::fs::read_to_string(&path).map_err(CliError::file("read", named))?;
-    let settings = script::settings(&text).map_err(|error| unusable(named, &error.to_string()))?;
     let script = path.to_str().ok_or_else(|| unusable(named, "its path is no text"))?.to_owned();
     if args.sbatch.iter().any(|option| option.starts_with("--colocate")) {
         let other = "write settings of --colocate in the script: --sbatch cannot carry them";
         return Err(CliError::Usage(other.to_owned()));
     }
     let (arguments, options) = (args.arguments.clone(), args.sbatch.clone());
-    Ok((Subject { script, text, arguments, options }, settings))
+    Ok(Subject { script, text, arguments, options })
 }
 
 fn unusable(script: &Path, why: &str) -> CliError {
@@ -109,20 +116,24 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The campaign of this very script, as far as it came; what failed is tried anew.
-fn open(args: &CharacterizeArgs, subject: Subject) -> Result<(Record, Campaign), CliError> {
+/// Where campaigns are remembered.
+fn folder() -> Result<PathBuf, CliError> {
     let folder = record::folder(variable("XDG_STATE_HOME").as_deref(), variable("HOME").as_deref());
-    let folder = folder.ok_or_else(|| {
+    folder.ok_or_else(|| {
         CliError::Usage(
             "neither XDG_STATE_HOME nor HOME names a folder to remember the campaign in".to_owned(),
         )
-    })?;
-    let (record, known) = Record::open(&folder, &subject.script)?;
+    })
+}
+
+/// The campaign of this very script, as far as it came; what failed is tried anew.
+fn open(args: &CharacterizeArgs, subject: Subject) -> Result<(Record, Campaign), CliError> {
+    let (record, known) = Record::open::<Campaign>(&folder()?, &subject.script)?;
     let mut campaign = match known {
         Some(known) if args.again && known.subject == subject => Campaign::new(subject),
         Some(known) if known.subject == subject => known,
         Some(_) => {
-            eprintln!("pillion: the script, its arguments or options have changed: the campaign begins anew");
+            eprintln!("{BEGINS_ANEW}");
             Campaign::new(subject)
         }
         None => Campaign::new(subject),

@@ -1,8 +1,9 @@
 //! Where a campaign is remembered, so that it can be followed again: one JSON file a script in the user's own folder
-//! (`$XDG_STATE_HOME`, else `~/.local/state`), after the XDG base directory specification. One at a time follows it.
+//! (`$XDG_STATE_HOME`, else `~/.local/state`), one folder a kind of campaign, after the XDG base directory specification. One at a time follows it.
 
-use super::campaign::Campaign;
 use crate::error::CliError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -52,7 +53,7 @@ impl Record {
     /// # Errors
     /// [`CliError::TryLater`] where another process follows the same script; [`CliError::File`]; [`CliError::Data`] for a
     /// file that is none of ours.
-    pub fn open(folder: &Path, script: &str) -> Result<(Self, Option<Campaign>), CliError> {
+    pub fn open<C: DeserializeOwned>(folder: &Path, script: &str) -> Result<(Self, Option<C>), CliError> {
         fs::create_dir_all(folder).map_err(CliError::file("write", folder))?;
         let path = folder.join(format!("{}.json", name_of(script)));
         let lock_path = path.with_extension("lock");
@@ -67,7 +68,7 @@ impl Record {
         }
         let known = match fs::read(&path) {
             Ok(bytes) => {
-                let campaign = serde_json::from_slice::<Campaign>(&bytes).map_err(|error| {
+                let campaign = serde_json::from_slice::<C>(&bytes).map_err(|error| {
                     CliError::Data(format!(
                         "{} cannot be read ({error}); remove it to begin the campaign anew",
                         path.display()
@@ -85,7 +86,7 @@ impl Record {
     ///
     /// # Errors
     /// [`CliError::File`].
-    pub fn save(&self, campaign: &Campaign) -> Result<(), CliError> {
+    pub fn save<C: Serialize>(&self, campaign: &C) -> Result<(), CliError> {
         let text = crate::output::json::render(campaign);
         let draft = self.path.with_extension("new");
         let written = File::create(&draft).and_then(|mut file| {
@@ -98,7 +99,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use super::super::campaign::{Run, Subject};
+    use super::super::campaign::{Campaign, Run, Subject};
     use super::*;
     use pillion_core::{CapStep, SlurmJobId, UnixTime};
 
@@ -119,10 +120,10 @@ mod tests {
     fn what_was_remembered_is_there_again_and_one_at_a_time_follows_it() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("deep/er");
-        let (record, known) = Record::open(&place, "/home/alice/x.sh").unwrap();
+        let (record, known) = Record::open::<Campaign>(&place, "/home/alice/x.sh").unwrap();
         assert_eq!(known, None);
         record.save(&campaign()).unwrap();
-        let error = Record::open(&place, "/home/alice/x.sh").unwrap_err();
+        let error = Record::open::<Campaign>(&place, "/home/alice/x.sh").unwrap_err();
         assert!(error.to_string().contains("another 'pillion characterize' follows"), "{error}");
         // As a process that is just being started would.
         let inherited = record.lock.try_clone().unwrap();
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!(known, Some(campaign()));
         drop(inherited);
         fs::write(place.join("%home%alice%y.sh.json"), "{}").unwrap();
-        let error = Record::open(&place, "/home/alice/y.sh").unwrap_err();
+        let error = Record::open::<Campaign>(&place, "/home/alice/y.sh").unwrap_err();
         assert!(error.to_string().contains("remove it to begin"), "{error}");
     }
 

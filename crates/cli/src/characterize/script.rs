@@ -18,23 +18,31 @@ pub enum InvalidScript {
     },
 }
 
+/// The words of each `#SBATCH` line, with its number from 1, up to the first command.
+///
+/// # Errors
+/// [`InvalidScript::NoInterpreter`].
+pub fn directives(text: &str) -> Result<impl Iterator<Item = (usize, Vec<&str>)>, InvalidScript> {
+    if !text.starts_with("#!") {
+        return Err(InvalidScript::NoInterpreter);
+    }
+    let is_before_commands =
+        |line: &str| line.starts_with("#SBATCH") || line.trim().is_empty() || line.starts_with('#');
+    let lines = text.lines().enumerate().take_while(move |(_, line)| is_before_commands(line));
+    Ok(lines.filter_map(|(index, line)| {
+        let directive = line.strip_prefix("#SBATCH")?;
+        let words = directive.split_whitespace().take_while(|word| !word.starts_with('#'));
+        Some((index + 1, words.collect()))
+    }))
+}
+
 /// The settings of the script's own `--colocate`; the last one counts.
 ///
 /// # Errors
 /// [`InvalidScript`] says where and why.
 pub fn settings(text: &str) -> Result<ColocateRequest, InvalidScript> {
-    if !text.starts_with("#!") {
-        return Err(InvalidScript::NoInterpreter);
-    }
     let mut request = ColocateRequest::default();
-    for (index, line) in text.lines().enumerate() {
-        let Some(directive) = line.strip_prefix("#SBATCH") else {
-            if line.trim().is_empty() || line.starts_with('#') {
-                continue;
-            }
-            break;
-        };
-        let words = directive.split_whitespace().take_while(|word| !word.starts_with('#'));
+    for (line, words) in directives(text)? {
         for word in words {
             let value = match word.strip_prefix("--colocate") {
                 Some("") => None,
@@ -44,7 +52,7 @@ pub fn settings(text: &str) -> Result<ColocateRequest, InvalidScript> {
                 },
                 None => continue,
             };
-            request = read(value).map_err(|why| InvalidScript::Option { line: index + 1, why })?;
+            request = read(value).map_err(|why| InvalidScript::Option { line, why })?;
         }
     }
     Ok(request)

@@ -12,16 +12,39 @@ const SBATCH_DEADLINE: Duration = Duration::from_mins(2);
 /// What pillion.lua says of a job that it takes: the rest of the sentence is for people.
 const TAKEN: &str = "pillion: waits for a GPU of its own";
 
-/// Submits. The job exists when this returns it.
+/// Submits a run that Pillion is to take in. The job exists when this returns it.
 ///
 /// # Errors
 /// [`CliError::Refused`] with what sbatch said, or where the job was not taken in; then it was cancelled again.
 pub(super) async fn submit(subject: &Subject, colocate: &str) -> Result<SlurmJobId, CliError> {
+    let (job_id, stderr) = sbatch(subject, &[format!("--colocate={colocate}")]).await?;
+    if stderr.contains(TAKEN) {
+        return Ok(job_id);
+    }
+    let cancelled = Command::new("scancel").arg(job_id.to_string()).stdin(Stdio::null()).status().await;
+    let fate = if cancelled.is_ok_and(|status| status.success()) {
+        "it was cancelled again"
+    } else {
+        "it could not be cancelled again"
+    };
+    Err(refused(&format!("Pillion did not take job {job_id}, so {fate}"), &stderr))
+}
+
+/// Submits an ordinary job, which is none of Pillion's; these options come behind its user's.
+///
+/// # Errors
+/// [`CliError::Refused`] with what sbatch said.
+pub(super) async fn plain(subject: &Subject, options: &[String]) -> Result<SlurmJobId, CliError> {
+    sbatch(subject, options).await.map(|(job_id, _)| job_id)
+}
+
+/// The job, and what was said to its user.
+async fn sbatch(subject: &Subject, options: &[String]) -> Result<(SlurmJobId, String), CliError> {
     let mut sbatch = Command::new("sbatch");
     sbatch
         .arg("--parsable")
         .args(&subject.options)
-        .arg(format!("--colocate={colocate}"))
+        .args(options)
         .arg(&subject.script)
         .args(&subject.arguments)
         .stdin(Stdio::null())
@@ -39,16 +62,7 @@ pub(super) async fn submit(subject: &Subject, colocate: &str) -> Result<SlurmJob
         return Err(refused("sbatch submitted nothing", &stderr));
     }
     let job_id = job_id(&stdout).ok_or_else(|| refused("sbatch named no job", &stdout))?;
-    if stderr.contains(TAKEN) {
-        return Ok(job_id);
-    }
-    let cancelled = Command::new("scancel").arg(job_id.to_string()).stdin(Stdio::null()).status().await;
-    let fate = if cancelled.is_ok_and(|status| status.success()) {
-        "it was cancelled again"
-    } else {
-        "it could not be cancelled again"
-    };
-    Err(refused(&format!("Pillion did not take job {job_id}, so {fate}"), &stderr))
+    Ok((job_id, stderr.into_owned()))
 }
 
 fn refused(what: &str, said: &str) -> CliError {

@@ -6,7 +6,7 @@ use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use chrono::{DateTime, Local, Offset as _};
-use pillion_api::{AccountRequest, AccountResponse, AccountRow};
+use pillion_api::{AccountRequest, AccountResponse, AccountRow, ScaleSum};
 use pillion_core::UnixTime;
 use pillion_core::amount::{Amount, plain};
 use pillion_core::units::{JOULES_PER_KILOWATT_HOUR, SECONDS_PER_HOUR};
@@ -87,7 +87,19 @@ fn show(account: &AccountResponse) -> Answer {
     } else {
         blocks.push(Block::Table(table, 0));
     }
+    blocks.extend(account.scaling.as_ref().map(|sum| Block::Line(above(sum))));
     Answer { blocks, parsable, json: json::render(account) }
+}
+
+/// What observed runs spent above their break-even.
+fn above(sum: &ScaleSum) -> String {
+    format!(
+        "{} of {} of observed runs above their break-even (an efficiency of {}), in {} that ran with several numbers of GPUs; see 'pillion scale'",
+        format::fraction(Some(sum.gpu_seconds_above / sum.gpu_seconds)),
+        Amount::device_time(sum.gpu_seconds),
+        format::fraction(Some(sum.efficiency_ratio)),
+        format::counted(sum.workload_count as usize, "workload"),
+    )
 }
 
 /// One row, with amounts as `time` and `energy` word them.

@@ -72,7 +72,7 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         Command::Plan(plan) => plan::make(plan, address).await?,
         Command::Backtest(backtest) => backtest::make(backtest)?,
         Command::Replay(order) => replay::make(order)?,
-        Command::Scale(order) => scale::make(order)?,
+        Command::Scale(order) => scale::make(order, address).await?,
         Command::Snapshot(SnapshotArgs { action: SnapshotAction::Save { file } }) => {
             snapshot::save(&mut connect(address).await?, file).await?
         }

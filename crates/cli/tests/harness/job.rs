@@ -3,7 +3,7 @@
 use super::{NOW, decision, host, queue_job};
 use pillion_api::{
     AccountRequest, AccountResponse, AccountRow, Decision, Event, HeldDevice, JobResponse, JobStatus, Member,
-    Profile, QueueJob, Rightsizing, SlowCause,
+    Profile, QueueJob, Rightsizing, ScaleSum, SlowCause,
 };
 use pillion_proto::v1::{ActivityMeans, JobSummary};
 
@@ -96,7 +96,15 @@ pub(super) fn account(request: &AccountRequest) -> AccountResponse {
         "workload" => vec![row("alice/4f1c", 18_000.0, 1)],
         _ => vec![row("alice", 18_000.0, 1), row("bob", -900.0, 0)],
     };
-    AccountResponse { since_seconds: request.since_seconds, until_seconds: request.until_seconds, rows }
+    // Told to operators, of all.
+    let scaling = (request.group_by.is_empty() && !rows.is_empty()).then_some(ScaleSum {
+        efficiency_ratio: 0.5,
+        workload_count: 3,
+        gpu_seconds: 360_000.0,
+        gpu_seconds_above: 147_600.0,
+    });
+    let (since_seconds, until_seconds) = (request.since_seconds, request.until_seconds);
+    AccountResponse { since_seconds, until_seconds, rows, scaling }
 }
 
 /// One that an operator ended, and that waits to run alone.

@@ -3,6 +3,8 @@
 mod act;
 mod job;
 mod live;
+mod models;
+mod scale;
 
 use pillion_api::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_api::{
@@ -10,10 +12,10 @@ use pillion_api::{
     DecidedRequest, DecidedResponse, Decision, DeviceStatus, DrainRequest, DrainResponse, DryRunRequest,
     DryRunResponse, Estimate, Event, EventsRequest, EventsResponse, EvictRequest, EvictResponse,
     ExplainRequest, ExplainResponse, Explanation, Fault, Faults, HeatmapRequest, HeatmapResponse,
-    IdleRequest, IdleResponse, JobExplanation, JobRequest, JobResponse, Member, MetricStatus, Model,
-    ModelScore, ModelsRequest, ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse,
-    PolicyRequest, PolicyResponse, Profile, ProfileSlice, ProfilesRequest, ProfilesResponse, QueueJob,
-    QueueRequest, QueueResponse, RefusedPeer, RightsizeRequest, RightsizeResponse, StatusRequest,
+    IdleRequest, IdleResponse, JobExplanation, JobRequest, JobResponse, Member, MetricStatus, ModelsRequest,
+    ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse, PolicyRequest, PolicyResponse,
+    Profile, ProfileSlice, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse,
+    RefusedPeer, RightsizeRequest, RightsizeResponse, ScaleRequest, ScaleResponse, StatusRequest,
     StatusResponse, TopRequest, TopResponse, UndrainRequest, UndrainResponse,
 };
 use pillion_proto::v1::{LoadedPlugin, MigInstance, MigInstances, MigPlacement, NodeSetup, SetupFault};
@@ -297,6 +299,10 @@ fn lost(device: DeviceStatus) -> DeviceStatus {
 
 #[tonic::async_trait]
 impl OperatorService for Fixtures {
+    async fn scale(&self, request: Request<ScaleRequest>) -> Result<Response<ScaleResponse>, Status> {
+        Ok(Response::new(scale::response(&request.into_inner().workload)))
+    }
+
     async fn queue(&self, request: Request<QueueRequest>) -> Result<Response<QueueResponse>, Status> {
         let mut jobs = vec![queue_job("42", "alice"), queue_job("33_2", "bob")];
         // What a hostile user could have brought in must neither forge lines nor cells.
@@ -363,33 +369,7 @@ impl OperatorService for Fixtures {
     }
 
     async fn models(&self, request: Request<ModelsRequest>) -> Result<Response<ModelsResponse>, Status> {
-        let score = |log_score_mean, error_mean, below_low_fraction| {
-            Some(ModelScore { log_score_mean, error_mean, below_low_fraction })
-        };
-        let first = Model {
-            version: 1,
-            state: "active".to_owned(),
-            kind: "learned-1".to_owned(),
-            trained_at_seconds: NOW - 600.0,
-            observation_count: 1,
-            reason: "one sharing went worse than thought possible; too few outcomes are new for a backtest"
-                .to_owned(),
-            ..Model::default()
-        };
-        let second = Model {
-            version: 2,
-            state: "rejected".to_owned(),
-            trained_at_seconds: NOW,
-            observation_count: 6,
-            outcome_count: 6,
-            candidate: score(0.501, 0.1204, 0.5),
-            incumbent: score(1.03, 0.07, 0.0),
-            incumbent_version: Some(1),
-            reason: "5 new observations; on 6 outcomes held out, its log score is 0.50 against 1.03"
-                .to_owned(),
-            ..first.clone()
-        };
-        let mut models = vec![second, first];
+        let mut models = models::newest_first();
         models.truncate(usize::try_from(request.into_inner().limit).expect("a few"));
         Ok(Response::new(ModelsResponse { models }))
     }

@@ -1,5 +1,7 @@
 //! `pillion replay` as admins type it: what it prints, what the documentation shows, and what is refused.
 
+mod prometheus;
+
 use crate::harness::{Ran, run_at};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -15,12 +17,24 @@ const LINE: &str = "replay sacct.txt --nodes nodes.txt --gpu-memory a100=80 --po
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let fields = "JobIDRaw User Account Partition JobName State\nSubmit Eligible Start End AllocTRES ReqTRES SubmitLine\n";
-    for (name, text) in
-        [("sacct.txt", SACCT), ("nodes.txt", NODES), ("telemetry.csv", TELEMETRY), ("fields.txt", fields)]
-    {
+    for (name, text) in [
+        ("sacct.txt", SACCT),
+        ("nodes.txt", NODES),
+        ("telemetry.csv", TELEMETRY),
+        ("fields.txt", fields),
+        ("scripts.txt", &scripts()),
+    ] {
         std::fs::write(folder.path().join(name), text).expect("written");
     }
     folder
+}
+
+/// What the first two jobs ran, as sacct prints it, and a third of which it knows nothing.
+fn scripts() -> String {
+    let dashes = "-".repeat(80);
+    let of_job = |job: u32, script: &str| format!("Batch Script for {job}\n{dashes}\n{script}\n");
+    [of_job(1, "#!/bin/sh\npython a.py\n"), of_job(2, "#!/bin/sh\npython b.py\n"), of_job(3, "NONE\n")]
+        .concat()
 }
 
 async fn run(folder: &TempDir, line: &str) -> Ran {
@@ -38,7 +52,9 @@ async fn a_replay_says_what_was_wasted_saved_and_risked_and_how_far_to_believe_i
             insta::assert_snapshot!(format!("commands__replay_{format}"), ran.out);
         });
     }
-    let saved = run(&folder, &format!("{LINE} --json")).await;
+    let [saved, again] =
+        [run(&folder, &format!("{LINE} --json")).await, run(&folder, &format!("{LINE} --json")).await];
+    assert_eq!(saved.out, again.out, "the same file says the same");
     let saved: Value = serde_json::from_str(&saved.out).expect("one JSON object");
     let setting = &saved["settings"][0];
     assert!(setting["gpu_hours_saved"]["low"].as_f64() < setting["gpu_hours_saved"]["expected"].as_f64());
@@ -52,8 +68,10 @@ async fn the_commands_of_the_documentation_are_run() {
     let lines = page.lines().filter_map(|line| line.strip_prefix("pillion "));
     // The others ask a scheduler: tests/commands.rs runs them.
     let lines: Vec<&str> = lines.filter(|line| line.starts_with("replay ")).collect();
-    assert_eq!(lines.len(), 5, "{lines:?}");
+    assert_eq!(lines.len(), 8, "{lines:?}");
+    let url = prometheus::double(prometheus::both_exporters);
     for line in lines {
+        let line = line.replace("http://prometheus:9090", &url);
         // As it stands; but what is drawn and planned anew for each setting is worth minutes.
         let is_simulated = line.starts_with("replay sacct.txt");
         let short = if is_simulated { " --seeds 3 --plan-seconds 3600" } else { "" };
@@ -75,6 +93,41 @@ async fn the_commands_of_the_documentation_are_run() {
     let saved = |out: &str| out.lines().find(|line| line.starts_with("  50 %")).map(str::to_owned);
     assert_eq!(after.code, 0, "{}", after.err);
     assert!(saved(&before.out).is_some() && saved(&before.out) == saved(&after.out), "{}", after.out);
+}
+
+#[tokio::test]
+async fn stored_scripts_tell_workloads_apart_and_the_report_says_how_much_they_tell() {
+    let folder = folder();
+    let made = folder.path().join("scripts");
+    std::fs::create_dir(&made).expect("made");
+    for (name, script) in [
+        ("1.sh", "#!/bin/sh\n#SBATCH -t 5\npython a.py\n"),
+        ("2", "#!/bin/sh\npython b.py\n"),
+        ("README", "x"),
+    ] {
+        std::fs::write(made.join(name), script).expect("written");
+    }
+    for (option, dropped) in [("scripts.txt", 0), ("scripts", 1)] {
+        let ran = run(&folder, &format!("{LINE} --scripts {option} --json")).await;
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{option}");
+        let told: Value = serde_json::from_str(&ran.out).expect("one JSON object");
+        let by_key = told["confidence"]["repetition_by_key"].as_array().expect("a list");
+        let kinds: Vec<&str> = by_key.iter().filter_map(|of_key| of_key["told_by"].as_str()).collect();
+        assert_eq!(kinds, ["script", "submit_line"], "{told}");
+        // Both scripts ran once.
+        assert!(
+            by_key[0]["gpu_hours"].as_f64() > Some(0.0) && by_key[0]["gpu_hours_repeated"] == 0.0,
+            "{told}"
+        );
+        let rows = told["input"]["rows_dropped"].as_array().expect("a list");
+        let scripts =
+            rows.iter().filter(|row| row["cause"].as_str().is_some_and(|cause| cause.contains("of scripts")));
+        assert_eq!(
+            scripts.map(|row| row["count"].as_u64()).collect::<Vec<_>>(),
+            vec![Some(1); dropped],
+            "{told}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -135,6 +188,8 @@ async fn what_makes_no_sense_is_refused_in_one_sentence() {
             65,
             "nodes.txt: the column job_id is missing",
         ),
+        ("replay sacct.txt --nodes nodes.txt --scripts nodes.txt", 65, "nodes.txt: it holds no script"),
+        ("replay sacct.txt --nodes nodes.txt --scripts there", 65, "there: it holds no script"),
         ("replay sacct.txt --nodes nodes.txt --gpu-memory a100", 64, "write TYPE=GIB"),
         ("replay sacct.txt --nodes nodes.txt --seeds 2", 64, "3..=100"),
         ("replay --print-sacct --fields nodes.txt", 65, "this sacct has no field JobIDRaw"),

@@ -1,7 +1,7 @@
 //! `pillion scale` as users type it: what it prints, what the documentation shows, and what is refused.
 
-use crate::harness::{Ran, run_at};
-use serde_json::Value;
+use crate::harness::{Harness, Ran, run_at};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const RUNS: &str = include_str!("runs.csv");
@@ -23,8 +23,12 @@ async fn run(folder: &TempDir, line: &str) -> Ran {
 
 async fn snapshot(name: &str, line: &str) {
     let folder = folder();
+    snapshot_of(name, line, async |line: String| run(&folder, &line).await).await;
+}
+
+async fn snapshot_of(name: &str, line: &str, run: impl AsyncFn(String) -> Ran) {
     for (format, option) in [("table", ""), ("parsable", " --parsable2"), ("json", " --json")] {
-        let ran = run(&folder, &format!("{line}{option}")).await;
+        let ran = run(format!("{line}{option}")).await;
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}{option}");
         // Among those of the other commands, which docs/json.md is made from.
         insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false }, {
@@ -37,6 +41,17 @@ async fn snapshot(name: &str, line: &str) {
 async fn one_workload_says_what_each_count_takes_and_answers_what_is_asked() {
     let line = "scale --from runs.csv bert --gpus-per-node 4 --deadline 1:20:00 --budget 1.5gpuh --budget .5kwh --budget 5 --price 2";
     snapshot("scale", line).await;
+}
+
+#[tokio::test]
+async fn what_agents_observed_is_told_with_its_causes_and_nothing_of_what_they_did_not() {
+    let harness = Harness::start();
+    snapshot_of("scale_observed", "scale bert", async |line: String| harness.run(&line).await).await;
+    let all = harness.run("scale --parsable2 --noheader -o workload,break_even").await;
+    assert_eq!((all.code, all.out.as_str()), (0, "alice/bert|2\n"), "{}", all.err);
+    let none = harness.run("scale nobody").await;
+    assert_eq!(none.code, 65);
+    assert!(none.err.contains("no completed run of 'nobody' was observed"), "{}", none.err);
 }
 
 #[tokio::test]
@@ -65,12 +80,24 @@ async fn accounting_is_read_as_a_replay_reads_it_and_only_completed_jobs_count()
 async fn the_commands_of_the_documentation_are_run() {
     let folder = folder();
     let page = include_str!("../../../../docs/scale.md");
-    let lines: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("pillion ")).collect();
-    assert_eq!(lines.len(), 7, "{lines:?}");
+    let lines = page.lines().filter_map(|line| line.strip_prefix("pillion "));
+    let lines: Vec<&str> = lines.map(|line| line.split('#').next().unwrap_or_default().trim()).collect();
+    assert_eq!(lines.len(), 12, "{lines:?}");
+    let (campaigns, lines): (Vec<&str>, Vec<&str>) =
+        lines.into_iter().partition(|line| line.starts_with("characterize"));
+    let harness = Harness::start();
     for line in lines {
-        let ran = run(&folder, line).await;
+        let is_of_files = line.contains("--from") || line.contains("--sacct");
+        let ran = if is_of_files { run(&folder, line).await } else { harness.run(line).await };
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
         assert!(!ran.out.is_empty(), "{line}");
+    }
+    std::fs::write(folder.path().join("train.sh"), SCRIPT).expect("written");
+    assert_eq!(campaigns.len(), 3, "{campaigns:?}");
+    for line in campaigns {
+        // Each begins anew with other counts, and finds no Slurm here.
+        let ran = run(&folder, line).await;
+        assert!(ran.code == 1 && ran.err.contains("sbatch"), "{line}: {}", ran.err);
     }
 }
 
@@ -89,7 +116,6 @@ async fn what_makes_no_sense_is_refused_in_one_sentence() {
     let folder = folder();
     std::fs::write(folder.path().join("empty.csv"), "workload,gpus,elapsed_seconds\n").expect("written");
     for (line, code, said) in [
-        ("scale", 64, "required"),
         ("scale --from runs.csv --sacct sacct.txt", 64, "cannot be used with"),
         ("scale --from none.csv", 65, "cannot read none.csv"),
         ("scale --from sacct.txt", 65, "sacct.txt: the first line has no column"),
@@ -120,4 +146,66 @@ async fn what_makes_no_sense_is_refused_in_one_sentence() {
         assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{line}: {}", ran.err);
         assert!(ran.err.contains(said), "{line}: {}", ran.err);
     }
+}
+
+/// A campaign over counts that was followed to its end: nothing is left to submit.
+fn remembered(folder: &std::path::Path, failed: bool) {
+    std::fs::write(folder.join("train.sh"), SCRIPT).expect("written");
+    let script = folder.join("train.sh").canonicalize().expect("it was written");
+    let run = |gpus: u32, outcome: Value| {
+        let count = json!({"gpus": gpus, "cpus_per_gpu": 8});
+        json!({"count": count, "job_id": (50 + gpus).to_string(), "submitted_at": 1_763_463_940.0, "outcome": outcome})
+    };
+    let measured = |seconds: f64| json!({"measured": {"elapsed_seconds": seconds, "cpus": 8}});
+    let mut runs = vec![run(1, measured(7200.0)), run(2, measured(4500.0)), run(4, measured(3790.0))];
+    if failed {
+        runs = vec![run(1, measured(7200.0))];
+    }
+    let campaign = json!({
+        "subject": {"script": script, "text": SCRIPT, "arguments": [], "options": []},
+        "runs": runs,
+    });
+    let name = script.to_str().expect("text").replace('/', "%");
+    let place = folder.join("pillion/characterize/gpus");
+    std::fs::create_dir_all(&place).expect("a folder");
+    std::fs::write(place.join(format!("{name}.json")), campaign.to_string()).expect("written");
+}
+
+const SCRIPT: &str = "#!/bin/sh\n#SBATCH --gres=gpu:1\ntrain\n";
+
+#[tokio::test]
+async fn a_campaign_over_counts_tells_what_each_was_worth_without_doing_it_again() {
+    let folder = folder();
+    remembered(folder.path(), false);
+    snapshot_of("characterize_gpus", "characterize --gpus 1,2,4 --cpus 8 train.sh", async |line: String| {
+        run(&folder, &line).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_campaign_over_counts_refuses_what_makes_no_sense_before_anything_is_submitted() {
+    let folder = folder();
+    for (name, line) in [("array.sh", "--array=1-4"), ("task.sh", "--gpus-per-task=1")] {
+        let text = format!("#!/bin/sh\n#SBATCH {line}\ntrain\n");
+        std::fs::write(folder.path().join(name), text).expect("written");
+    }
+    for (line, code, said) in [
+        ("characterize --gpus 1,2 none.sh", 65, "cannot read none.sh"),
+        ("characterize --gpus 1,2 array.sh", 65, "array.sh: take --array out"),
+        ("characterize --gpus 1,2 task.sh", 65, "task.sh: take --gpus-per-task out"),
+        ("characterize --gpus 0,2 array.sh", 64, "0 is not in 1..=1024"),
+        ("characterize --cpus 8 array.sh", 64, "--gpus"),
+        ("characterize --gpus 1 --caps 0.5 array.sh", 64, "cannot be used with"),
+    ] {
+        let ran = run(&folder, line).await;
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{line}");
+        assert!(ran.err.contains(said), "{line}: {}", ran.err);
+    }
+    assert!(!folder.path().join("pillion").exists(), "nothing is remembered of it");
+    // One count is measured, and Slurm is not here to run the other.
+    remembered(folder.path(), true);
+    let ran = run(&folder, "characterize --gpus 1,2 --cpus 8 train.sh").await;
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("sbatch"), "{}", ran.err);
 }

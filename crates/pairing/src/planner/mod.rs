@@ -39,7 +39,7 @@ pub use admit::{OBSERVED_PEAK_RATIO, known, memory_need};
 pub use first_run::may_be_joined as may_join_first_run;
 pub use room::{Demands, leaves_room};
 
-use crate::model::InterferenceModel;
+use crate::model::{Hope, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
 use crate::plan::{Pairing, Plan};
 use crate::policy::Policy;
 use crate::view::ClusterView;
@@ -61,8 +61,40 @@ pub fn plan(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) 
 /// The pairings of [`plan`] without what explains them to people: no partners that were considered, and nothing of who is left
 /// waiting. For whoever plans a hundred thousand times and reads none of it.
 pub fn pairings(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) -> Vec<Pairing> {
-    let context = PlanContext::new(view, model, policy);
+    let model = Unexplained(model);
+    let context = PlanContext::new(view, &model, policy);
     plan_in(&Evaluator::new(&context), true).pairings
+}
+
+/// A model that does not say what made its estimates, which are the same.
+struct Unexplained<'m>(&'m dyn InterferenceModel);
+
+impl InterferenceModel for Unexplained<'_> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn predict(
+        &self,
+        tenants: &[TenantInput<'_>],
+        device_model: &str,
+    ) -> Result<Vec<SpeedEstimate>, PredictError> {
+        let any = Hope { least: &[], lacking_max: f64::INFINITY };
+        Ok(self.0.predict_if(tenants, device_model, &any)?.unwrap_or_default())
+    }
+    fn predict_if(
+        &self,
+        tenants: &[TenantInput<'_>],
+        device_model: &str,
+        hope: &Hope<'_>,
+    ) -> Result<Option<Vec<SpeedEstimate>>, PredictError> {
+        self.0.predict_if(tenants, device_model, hope)
+    }
+    fn misfit_probability(&self, tenants: &[TenantInput<'_>], device_model: &str) -> f64 {
+        self.0.misfit_probability(tenants, device_model)
+    }
+    fn power_watts(&self, tenants: &[TenantInput<'_>], device_model: &str) -> Option<f64> {
+        self.0.power_watts(tenants, device_model)
+    }
 }
 
 /// The same, with every candidate that was evaluated on the way.

@@ -8,6 +8,7 @@
 //! ```
 
 mod learn;
+mod remembered;
 mod seats;
 #[cfg(test)]
 mod tests;
@@ -25,10 +26,11 @@ use pillion_core::share::Sharing;
 use pillion_core::{Shards, WorkloadKey};
 use pillion_pairing::model::{Owners, TrainOptions, train};
 use pillion_pairing::{Learned, Observation, Pairing, Policy, ProfileBook, pairings};
+use remembered::{Remembered, Remembering};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use truth::Truth;
+use truth::{SpeedsByBusy, Truth};
 use waiting::Waiting;
 
 /// Two that do not fit are found out after five minutes, and both start again.
@@ -59,6 +61,8 @@ pub(crate) struct Setting {
     pub(crate) no_account: u32,
     /// Between two plans at least so much time passes.
     pub(crate) plan_seconds: f64,
+    /// How fast jobs ran beside each other elsewhere.
+    pub(crate) speeds: SpeedsByBusy,
 }
 
 /// A node of the pool.
@@ -188,9 +192,21 @@ pub(crate) struct PoolOutcome {
     pub(crate) plans: usize,
 }
 
+/// How it is played.
+#[derive(Clone, Copy)]
+pub(crate) struct Rules<'r> {
+    pub(crate) setting: &'r Setting,
+    pub(crate) truth: &'r Truth,
+    /// Told now and then which part of the jobs has come, 0..=1.
+    pub(crate) progress: &'r dyn Fn(f64),
+}
+
+/// So often progress is told.
+const PROGRESS_STEPS: usize = 200;
+
 /// Plays all of it on these nodes.
-pub(crate) fn play(nodes: &[PoolNode], work: &Work, setting: &Setting, truth: &Truth) -> PoolOutcome {
-    let mut pool = Pool::new(nodes, work, setting, truth);
+pub(crate) fn play(nodes: &[PoolNode], work: &Work, rules: Rules<'_>) -> PoolOutcome {
+    let mut pool = Pool::new(nodes, work, rules);
     pool.run();
     pool.outcome
 }
@@ -200,6 +216,7 @@ struct Pool<'p> {
     jobs: &'p [PoolJob],
     setting: &'p Setting,
     truth: &'p Truth,
+    progress: &'p dyn Fn(f64),
     nodes: Vec<PoolNode>,
     devices: Vec<Device>,
     device_of: FxHashMap<(String, String), usize>,
@@ -210,6 +227,8 @@ struct Pool<'p> {
     observations: Vec<Observation>,
     trained_on: usize,
     model: Learned,
+    /// What the model has said since it last learnt.
+    remembered: Remembered,
     events: BinaryHeap<Reverse<Event>>,
     now: f64,
     next_group: u64,
@@ -244,7 +263,7 @@ fn options() -> TrainOptions {
 }
 
 impl<'p> Pool<'p> {
-    fn new(nodes: &[PoolNode], work: &'p Work, setting: &'p Setting, truth: &'p Truth) -> Self {
+    fn new(nodes: &[PoolNode], work: &'p Work, Rules { setting, truth, progress }: Rules<'p>) -> Self {
         let jobs = &work.jobs;
         let mut devices = Vec::new();
         for (at, node) in nodes.iter().enumerate() {
@@ -267,6 +286,7 @@ impl<'p> Pool<'p> {
             jobs,
             setting,
             truth,
+            progress,
             nodes: nodes.to_vec(),
             devices,
             device_of,
@@ -276,6 +296,7 @@ impl<'p> Pool<'p> {
             observations: Vec::new(),
             trained_on: 0,
             model: train(&ProfileBook::default(), &[], &options()),
+            remembered: Remembered::default(),
             events: BinaryHeap::new(),
             now: 0.0,
             next_group: 1,
@@ -311,12 +332,20 @@ impl<'p> Pool<'p> {
             while let Some(job) = arrivals.next_if(|job| self.jobs[*job].eligible_at <= self.now) {
                 self.outcome.solo_hours += self.jobs[job].seconds / 3600.0;
                 self.wait(job);
+                self.tell_progress(job);
                 is_changed = true;
             }
             if is_changed && !self.waiting.is_empty() && self.now >= plan_at {
                 is_changed = self.plan();
                 plan_at = self.now + self.setting.plan_seconds;
             }
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a count of jobs")]
+    fn tell_progress(&self, job: usize) {
+        if job.is_multiple_of(self.jobs.len() / PROGRESS_STEPS + 1) {
+            (self.progress)(job as f64 / self.jobs.len() as f64);
         }
     }
 
@@ -345,7 +374,8 @@ impl<'p> Pool<'p> {
     fn plan(&mut self) -> bool {
         let Some(view) = self.view() else { return false };
         self.outcome.plans += 1;
-        let planned = pairings(&view, &self.model, &self.setting.policy);
+        let model = Remembering { model: &self.model, remembered: &self.remembered };
+        let planned = pairings(&view, &model, &self.setting.policy);
         let has_started = !planned.is_empty();
         for pairing in &planned {
             self.carry_out(pairing);
@@ -381,6 +411,7 @@ impl<'p> Pool<'p> {
             self.known.iter().flatten().map(|known| known.profile.clone()).collect();
         let book = ProfileBook::from(known);
         self.model = train(&book, &self.observations, &options());
+        self.remembered.forget();
         self.trained_on = seen;
     }
 }

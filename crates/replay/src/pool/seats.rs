@@ -89,7 +89,7 @@ impl Pool<'_> {
         assert!(booked <= 100, "no device is overbooked");
         let fits = this.seats.len() < 2 || self.fits_memory(this);
         let present: Vec<Present<'_>> = this.seats.iter().map(|seat| self.present(seat)).collect();
-        let foretold = Foretold::of(&present);
+        let foretold = Foretold::of(&present, &self.setting.speeds);
         let speeds = match &present[..] {
             [] => Some(Vec::new()),
             [one] if one.sharing.cap().is_none() => Some(vec![1.0]),

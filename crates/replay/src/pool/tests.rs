@@ -13,6 +13,7 @@ fn setting() -> Setting {
         gpu_types: vec![GpuType { name: "h100".to_owned(), memory_bytes: Some(80 * GIB) }],
         no_account: u32::MAX,
         plan_seconds: 2.0,
+        speeds: SpeedsByBusy::published(),
     }
 }
 
@@ -55,6 +56,15 @@ fn kinds(gpu_type: u32) -> Vec<Kind> {
     (0..4).map(kind).collect()
 }
 
+fn outcome_of(nodes: &[PoolNode], work: &Work, setting: &Setting, truth: &Truth) -> PoolOutcome {
+    let told = std::cell::RefCell::new(Vec::new());
+    let progress = |part| told.borrow_mut().push(part);
+    let outcome = play(nodes, work, Rules { setting, truth, progress: &progress });
+    let told = told.into_inner();
+    assert!(told.is_sorted() && told.iter().all(|part| (0.0..=1.0).contains(part)), "{told:?}");
+    outcome
+}
+
 fn in_order(mut jobs: Vec<PoolJob>) -> Work {
     jobs.sort_by(|a, b| a.eligible_at.total_cmp(&b.eligible_at));
     for (order, job) in (0..).zip(&mut jobs) {
@@ -72,7 +82,7 @@ fn a_first_run_is_alone_and_the_second_shares() {
         job(1, 5000.0, 1000.0, light),
         job(2, 5000.0, 1000.0, light),
     ]);
-    let played = play(&[node(4)], &work, &setting(), &Truth::Drawn(1));
+    let played = outcome_of(&[node(4)], &work, &setting(), &Truth::Drawn(1));
     assert_eq!((played.groups, played.tenancies, played.slowdowns.len()), (1, 2, 2), "{played:?}");
     let saved = played.solo_hours - played.busy_hours;
     assert!((0.2..=1000.0 / 3600.0 + 1e-9).contains(&saved), "{saved}");
@@ -87,14 +97,14 @@ fn a_first_run_is_alone_and_the_second_shares() {
 #[test]
 fn what_nobody_has_measured_never_shares() {
     let jobs: Vec<PoolJob> = (0..8).map(|at| job(1, f64::from(at) * 50.0, 1000.0, None)).collect();
-    let played = play(&[node(2)], &in_order(jobs), &setting(), &Truth::Drawn(1));
+    let played = outcome_of(&[node(2)], &in_order(jobs), &setting(), &Truth::Drawn(1));
     assert_eq!((played.groups, played.slowdowns.len()), (0, 0));
     assert!((played.solo_hours - played.busy_hours).abs() < 1e-9);
     // Without the memory of the device nobody shares either.
     let blind =
         Setting { gpu_types: vec![GpuType { name: "h100".to_owned(), memory_bytes: None }], ..setting() };
     let jobs: Vec<PoolJob> = (0..8).map(|at| job(1, f64::from(at) * 5000.0, 1000.0, Some(0.1))).collect();
-    assert_eq!(play(&[node(2)], &in_order(jobs), &blind, &Truth::Drawn(1)).groups, 0);
+    assert_eq!(outcome_of(&[node(2)], &in_order(jobs), &blind, &Truth::Drawn(1)).groups, 0);
 }
 
 #[test]
@@ -108,7 +118,7 @@ fn who_needs_more_memory_than_ever_before_ends_both_and_they_start_again_alone()
     for job in &mut work.jobs[2..] {
         job.usage.memory_bytes_peak = Some(50 * GIB);
     }
-    let played = play(&[node(4)], &work, &setting(), &Truth::Drawn(1));
+    let played = outcome_of(&[node(4)], &work, &setting(), &Truth::Drawn(1));
     assert_eq!((played.out_of_memory, played.slowdowns.len()), (1, 2), "{played:?}");
     let lost = played.busy_hours - played.solo_hours;
     assert!((lost - UNFIT_SECONDS / 3600.0).abs() < 1e-6, "{lost}");
@@ -130,7 +140,7 @@ fn whoever_sharing_slows_beyond_the_time_limit_is_done_again() {
         slowdown_ratio_max: pillion_core::SlowdownRatio::try_promise(2.0).unwrap(),
         ..setting().policy
     };
-    let played = play(&[node(4)], &in_order(jobs), &Setting { policy, ..setting() }, &Truth::Drawn(3));
+    let played = outcome_of(&[node(4)], &in_order(jobs), &Setting { policy, ..setting() }, &Truth::Drawn(3));
     assert!(played.groups > 0 && played.limit_hits > 0, "{played:?}");
     assert!(played.busy_hours > played.solo_hours - played.shared_hours, "what is lost is counted");
 }
@@ -147,7 +157,7 @@ fn who_waits_for_one_type_of_gpu_keeps_nobody_from_another() {
     let gpu_types =
         ["a100", "h100"].map(|name| GpuType { name: name.to_owned(), memory_bytes: Some(80 * GIB) });
     let setting = Setting { gpu_types: gpu_types.to_vec(), ..setting() };
-    let played = play(&nodes, &work, &setting, &Truth::Drawn(1));
+    let played = outcome_of(&nodes, &work, &setting, &Truth::Drawn(1));
     assert_eq!(played.started_at.last(), Some(&Some(20.0)));
     assert!(played.started_at[1].is_some_and(|start| start >= 1e6));
 }
@@ -171,7 +181,7 @@ proptest! {
     /// Overbooked nodes and devices are assertions of the pool itself.
     #[test]
     fn every_job_runs_no_node_is_overbooked_and_hours_add_up((nodes, work) in world(), seed in 0u64..5) {
-        let played = play(&nodes, &work, &setting(), &Truth::Drawn(seed));
+        let played = outcome_of(&nodes, &work, &setting(), &Truth::Drawn(seed));
         let jobs = &work.jobs;
         prop_assert!(jobs.iter().zip(&played.started_at).all(|(job, start)| start.is_some_and(|start| start >= job.eligible_at)));
         let solo: f64 = jobs.iter().map(|job| job.seconds / 3600.0).sum();
@@ -180,6 +190,6 @@ proptest! {
         prop_assert!(played.solo_hours - played.busy_hours <= played.shared_hours + 1e-6, "{played:?}");
         prop_assert!(played.slowdowns.iter().all(|slowdown| *slowdown >= 1.0 - 1e-6));
         prop_assert!(played.tenancies >= 2 * played.groups && played.risk_sum <= crate::report::count(played.tenancies));
-        prop_assert_eq!(&played, &play(&nodes, &work, &setting(), &Truth::Drawn(seed)), "it is the same again");
+        prop_assert_eq!(&played, &outcome_of(&nodes, &work, &setting(), &Truth::Drawn(seed)), "it is the same again");
     }
 }

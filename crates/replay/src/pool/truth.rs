@@ -53,24 +53,75 @@ impl Truth {
     }
 }
 
-/// How fast jobs ran beside each other under MPS, by the sum of the parts of the time in which they keep a GPU busy alone: that
-/// sum, the mean speed, its standard deviation. 722 measured speeds of pairs without caps on a V100 (KACE), put together in steps
-/// of a quarter (docs/decisions/0021-replay-claims-a-difference.md).
-const SPEED_BY_BUSY: [(f64, f64, f64); 8] = [
-    (0.0, 0.987, 0.011),
-    (0.25, 0.943, 0.065),
-    (0.5, 0.923, 0.091),
-    (0.75, 0.887, 0.115),
-    (1.0, 0.868, 0.171),
-    (1.25, 0.797, 0.194),
-    (1.5, 0.711, 0.179),
-    (2.0, 0.560, 0.206),
-];
+/// How fast jobs ran beside each other under MPS without caps, by the sum of the parts of the time in which they keep a GPU busy
+/// alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpeedsByBusy {
+    /// That sum, and the speed there: from the least sum to the greatest.
+    rows: Vec<(f64, Speed)>,
+}
+
+/// Sums that rows are made for.
+const BUSY_SUMS: [f64; 8] = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0];
+/// With fewer speeds no row is made.
+const SPEEDS_MIN: usize = 5;
+
+impl SpeedsByBusy {
+    /// 722 measured speeds of pairs on a V100 (KACE), put together in steps of a quarter
+    /// (docs/decisions/0021-replay-claims-a-difference.md): the mean and the standard deviation at each of [`BUSY_SUMS`].
+    pub fn published() -> Self {
+        let speeds = [
+            (0.987, 0.011),
+            (0.943, 0.065),
+            (0.923, 0.091),
+            (0.887, 0.115),
+            (0.868, 0.171),
+            (0.797, 0.194),
+            (0.711, 0.179),
+            (0.560, 0.206),
+        ];
+        let speeds = speeds.map(|(mean, deviation)| Speed { mean, deviation });
+        Self { rows: BUSY_SUMS.into_iter().zip(speeds).collect() }
+    }
+
+    /// The same of other speeds: for each job the sum of what it and its neighbour are busy alone, and its speed beside it. `None`
+    /// where there are too few of them.
+    pub fn of(measured: &[(f64, f64)]) -> Option<Self> {
+        let rows = BUSY_SUMS.into_iter().filter_map(|sum| {
+            let is_near =
+                |other: f64| BUSY_SUMS.into_iter().all(|row| (row - other).abs() >= (sum - other).abs());
+            let near: Vec<f64> =
+                measured.iter().filter(|(other, _)| is_near(*other)).map(|(_, speed)| *speed).collect();
+            #[expect(clippy::cast_precision_loss, reason = "a count of measurements")]
+            let count = near.len() as f64;
+            let mean = near.iter().sum::<f64>() / count;
+            let variance = near.iter().map(|speed| (speed - mean).powi(2)).sum::<f64>() / (count - 1.0);
+            (near.len() >= SPEEDS_MIN).then(|| (sum, Speed { mean, deviation: variance.sqrt() }))
+        });
+        let rows: Vec<(f64, Speed)> = rows.collect();
+        (!rows.is_empty()).then_some(Self { rows })
+    }
+
+    /// Between two rows it is between them; beyond the last, more than two take turns at what two had.
+    fn at(&self, sum: f64) -> Speed {
+        let at = self.rows.iter().position(|(busy, _)| *busy >= sum).unwrap_or(self.rows.len());
+        let (last, before) = self.rows[at.saturating_sub(1)];
+        let Some((next, behind)) = self.rows.get(at) else {
+            return Speed { mean: before.mean * last / sum, ..before };
+        };
+        let part = if *next > last { (sum - last) / (next - last) } else { 0.0 };
+        Speed {
+            mean: before.mean + part * (behind.mean - before.mean),
+            deviation: before.deviation + part * (behind.deviation - before.deviation),
+        }
+    }
+}
+
 /// Compute units in use over busy time, the median of 29 of these workloads: where busy time is not known.
 const UNITS_OF_BUSY: f64 = 0.62;
 
 /// A speed that is not known: its mean and standard deviation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Speed {
     mean: f64,
     deviation: f64,
@@ -81,30 +132,17 @@ fn busy(profile: &WorkloadProfile) -> f64 {
     profile.metrics.get(Metric::GpuBusyFraction).or(units).unwrap_or(1.0)
 }
 
-fn speed_by_busy(sum: f64) -> Speed {
-    let at = SPEED_BY_BUSY.iter().position(|(busy, ..)| *busy >= sum).unwrap_or(SPEED_BY_BUSY.len());
-    let (last, mean, deviation) = SPEED_BY_BUSY[at.saturating_sub(1)];
-    let Some((next, next_mean, next_deviation)) = SPEED_BY_BUSY.get(at) else {
-        // More than two: they take turns at what two had.
-        return Speed { mean: mean * last / sum, deviation };
-    };
-    let part = if *next > last { (sum - last) / (next - last) } else { 0.0 };
-    Speed {
-        mean: mean + part * (next_mean - mean),
-        deviation: deviation + part * (next_deviation - deviation),
-    }
-}
-
 /// What is known of the speed of each of several; nothing of one alone.
 #[derive(Debug, Clone)]
 pub(crate) struct Foretold(Vec<Speed>);
 
 impl Foretold {
-    pub(crate) fn of(tenants: &[Present<'_>]) -> Self {
+    /// By what was measured of others.
+    pub(crate) fn of(tenants: &[Present<'_>], speeds: &SpeedsByBusy) -> Self {
         if tenants.len() < 2 {
             return Self(Vec::new());
         }
-        let of_all = speed_by_busy(tenants.iter().map(|tenant| busy(tenant.profile)).sum());
+        let of_all = speeds.at(tenants.iter().map(|tenant| busy(tenant.profile)).sum());
         let is_uncapped =
             |tenant: &Present<'_>| tenant.sharing.mechanism().can_cap() && tenant.sharing.cap().is_none();
         if tenants.iter().all(is_uncapped) {
@@ -251,8 +289,9 @@ mod tests {
         let present = |workload, profile| Present { workload, profile, sharing };
         let pair = [present(1, &light), present(2, &heavy)];
         let turned = [present(2, &heavy), present(1, &light)];
+        let published = SpeedsByBusy::published();
         let drawn = |seed, tenants: &[Present<'_>]| {
-            Truth::Drawn(seed).speeds(tenants, &Foretold::of(tenants)).unwrap()
+            Truth::Drawn(seed).speeds(tenants, &Foretold::of(tenants, &published)).unwrap()
         };
         let speeds = drawn(7, &pair);
         let mut back = drawn(7, &turned);
@@ -263,9 +302,25 @@ mod tests {
         assert!(of_many.iter().all(|speed| (SPEED_MIN..=1.0).contains(speed)));
         let promise = SlowdownRatio::try_promise(1.25).unwrap();
         assert!(
-            Foretold::of(&pair).risk(promise) > 0.5 && Foretold::of(&[pair[0], pair[0]]).risk(promise) < 0.3,
+            Foretold::of(&pair, &published).risk(promise) > 0.5
+                && Foretold::of(&[pair[0], pair[0]], &published).risk(promise) < 0.3,
             "the busier the riskier"
         );
         assert!(of_many.iter().any(|speed| *speed < 0.8) && of_many.iter().any(|speed| *speed > 0.95));
+    }
+
+    #[test]
+    fn other_measurements_are_put_together_in_the_same_way() {
+        let near = |sum: f64, speed: f64| {
+            (0..6).map(move |at| (sum + f64::from(at) * 0.01, speed + f64::from(at % 2) * 0.1))
+        };
+        let measured: Vec<(f64, f64)> = near(0.5, 0.9).chain(near(1.5, 0.5)).chain([(1.0, 0.1)]).collect();
+        let speeds = SpeedsByBusy::of(&measured).unwrap();
+        let close = |speed: Speed, mean: f64| (speed.mean - mean).abs() < 1e-9;
+        assert!(close(speeds.at(0.5), 0.95) && close(speeds.at(1.5), 0.55), "{speeds:?}");
+        assert!(close(speeds.at(1.0), 0.75), "one speed is no row: {speeds:?}");
+        assert!(close(speeds.at(0.0), 0.95) && close(speeds.at(3.0), 0.275), "{speeds:?}");
+        assert!(SpeedsByBusy::of(&measured[..3]).is_none());
+        assert!(close(SpeedsByBusy::published().at(1.75), 0.6355));
     }
 }

@@ -97,14 +97,15 @@ struct Queue<'q> {
 }
 
 /// Classes that differ in their time limit alone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Shape {
-    partition: u32,
+    /// What all of them ask for, without a limit.
+    demand: Demand,
     /// Of all of its classes, the jobs that wait in the order of service.
     waiting: BTreeSet<OrderKey>,
     /// Classes somebody waits in.
     open: BTreeSet<usize>,
-    /// That nothing was free for it, and nobody has ended since.
+    /// That nothing was free for it, and no node has become free for a part of it since.
     is_full: bool,
 }
 
@@ -113,8 +114,10 @@ fn shapes(demands: &[Demand]) -> (Vec<usize>, Vec<Shape>) {
     let mut numbers: FxHashMap<Demand, usize> = FxHashMap::default();
     let mut shapes = Vec::new();
     let of_class = demands.iter().map(|demand| {
-        *numbers.entry(Demand { limit_seconds: None, ..demand.clone() }).or_insert_with(|| {
-            shapes.push(Shape { partition: demand.partition, ..Shape::default() });
+        let demand = Demand { limit_seconds: None, ..demand.clone() };
+        *numbers.entry(demand).or_insert_with_key(|demand| {
+            let (demand, waiting, open) = (demand.clone(), BTreeSet::new(), BTreeSet::new());
+            shapes.push(Shape { demand, waiting, open, is_full: false });
             shapes.len() - 1
         })
     });
@@ -176,12 +179,11 @@ impl<'q> Queue<'q> {
     }
 
     fn end(&mut self, job: usize) {
-        if let Some(parts) = self.parts.remove(&job) {
-            self.capacity.give_back(&parts);
-        }
         self.latest_ends.remove(&(self.latest_end(job), job));
-        for shape in &mut self.shapes {
-            shape.is_full = false;
+        let Some(parts) = self.parts.remove(&job) else { return };
+        self.capacity.give_back(&parts);
+        for shape in self.shapes.iter_mut().filter(|shape| shape.is_full) {
+            shape.is_full = !self.capacity.has_met(&shape.demand, &parts);
         }
     }
 
@@ -274,7 +276,7 @@ impl<'q> Queue<'q> {
     /// knows, for who runs there has no limit.
     fn reserve(&mut self, partition: u32, now: u64) -> Option<Reservation> {
         // The first that cannot start by itself. Of one shape all can, or none can.
-        let of_partition = self.shapes.iter().filter(|shape| shape.partition == partition);
+        let of_partition = self.shapes.iter().filter(|shape| shape.demand.partition == partition);
         let mut heads: Vec<OrderKey> =
             of_partition.filter_map(|shape| shape.waiting.first().copied()).collect();
         heads.sort_unstable();

@@ -10,6 +10,8 @@ pub const DELIMITER: char = '\u{1f}';
 pub enum Field {
     /// Slurm's number of the job, and behind a dot its step.
     JobIdRaw,
+    /// The same as people see it: of a task of an array the array's number and its own.
+    JobId,
     /// Whose it is.
     User,
     /// Its account.
@@ -54,8 +56,9 @@ pub enum Field {
 
 impl Field {
     /// All of them, in the order of the command.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::JobIdRaw,
+        Self::JobId,
         Self::User,
         Self::Account,
         Self::Partition,
@@ -85,6 +88,7 @@ impl Field {
     pub const fn name(self) -> &'static str {
         match self {
             Self::JobIdRaw => "JobIDRaw",
+            Self::JobId => "JobID",
             Self::User => "User",
             Self::Account => "Account",
             Self::Partition => "Partition",

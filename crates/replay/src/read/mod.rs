@@ -4,7 +4,9 @@
 
 mod fields;
 mod jobstats;
+mod prometheus;
 mod row;
+mod scripts;
 mod telemetry;
 #[cfg(test)]
 mod tests;
@@ -13,11 +15,13 @@ mod tres;
 pub use fields::{DELIMITER, Field, NoSuchField, SacctCommand};
 pub(crate) use jobstats::repacked;
 pub use jobstats::{NotASummary, Summary, summary};
+pub use prometheus::{Joined, NoAnswer, POINTS_MAX, Question, stretches};
 pub use row::{Fault, NoHeader};
 pub(crate) use row::{Header, Row};
+pub use scripts::Scripts;
 pub use telemetry::{COLUMNS as TELEMETRY_COLUMNS, Telemetry};
 
-use crate::jobs::{Accounting, Job, Usage, UsageSource, WorkloadText};
+use crate::jobs::{Accounting, Job, KeyKind, Usage, UsageSource, WorkloadText};
 use crate::key::{Workloads, command};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read as _};
@@ -42,6 +46,11 @@ pub enum ReadError {
              memory_bytes_peak and power_watts_mean, the cells of which may be empty"
     )]
     Telemetry(&'static str),
+    /// No script in what should hold them.
+    #[error(
+        "it holds no script; give what 'sacct --batch-script -j JOBS' prints, or a folder of files that are named by job numbers"
+    )]
+    Scripts,
     /// Nothing in it can be replayed.
     #[error("no job in it can be replayed{0}")]
     Nothing(String),
@@ -85,19 +94,32 @@ pub struct ReadTally {
     pub summaries_unread: u64,
     /// Rows of telemetry that were dropped.
     pub telemetry_rows_dropped: u64,
+    /// Scripts that were dropped.
+    pub scripts_dropped: u64,
+    /// What is missing or was dropped of other sources, in words behind a number of them.
+    pub besides: Vec<(String, u64)>,
+}
+
+/// What is known of jobs besides their rows.
+#[derive(Debug, Clone, Default)]
+pub struct Besides {
+    /// How they used their GPUs.
+    pub telemetry: Telemetry,
+    /// What they ran.
+    pub scripts: Scripts,
 }
 
 /// Reads a file of sacct.
 ///
 /// # Errors
 /// [`ReadError`].
-pub fn read(mut from: impl BufRead, telemetry: &Telemetry) -> Result<(Accounting, ReadTally), ReadError> {
+pub fn read(mut from: impl BufRead, besides: &Besides) -> Result<(Accounting, ReadTally), ReadError> {
     let mut line = Vec::new();
     if next_line(&mut from, &mut line)? != Line::Whole {
         return Err(NoHeader::NotThere.into());
     }
     let header = Header::read(std::str::from_utf8(&line).map_err(|_| NoHeader::NotThere)?)?;
-    let mut reader = Reader::new(&header, telemetry);
+    let mut reader = Reader::new(&header, besides);
     loop {
         match next_line(&mut from, &mut line)? {
             Line::End => break,
@@ -156,7 +178,7 @@ struct Current {
 
 struct Reader<'r> {
     header: &'r Header,
-    telemetry: &'r Telemetry,
+    besides: &'r Besides,
     accounting: Accounting,
     workloads: Workloads,
     tally: ReadTally,
@@ -164,11 +186,15 @@ struct Reader<'r> {
 }
 
 impl<'r> Reader<'r> {
-    fn new(header: &'r Header, telemetry: &'r Telemetry) -> Self {
+    fn new(header: &'r Header, besides: &'r Besides) -> Self {
         let has_submit_lines = header.has(Field::SubmitLine);
-        let tally = ReadTally { telemetry_rows_dropped: telemetry.rows_dropped, ..ReadTally::default() };
+        let tally = ReadTally {
+            telemetry_rows_dropped: besides.telemetry.rows_dropped,
+            scripts_dropped: besides.scripts.dropped,
+            ..ReadTally::default()
+        };
         let accounting = Accounting { has_submit_lines, ..Accounting::default() };
-        Self { header, telemetry, accounting, workloads: Workloads::default(), tally, current: None }
+        Self { header, besides, accounting, workloads: Workloads::default(), tally, current: None }
     }
 
     fn drop_row(&mut self, fault: Fault) {
@@ -228,11 +254,7 @@ impl<'r> Reader<'r> {
         }
         let small = |count: u64| u32::try_from(count).expect("held below 2^24");
         let usage = self.usage_of_comment(row);
-        let workload = self.workloads.number(
-            row.text(Field::User),
-            row.text(Field::JobName),
-            row.text(Field::SubmitLine),
-        );
+        let (workload, key) = self.workload(row);
         let names = &mut self.accounting;
         if workload as usize == names.workloads.len() {
             names.workloads.push(WorkloadText {
@@ -247,6 +269,7 @@ impl<'r> Reader<'r> {
             account: names.accounts.number(row.text(Field::Account)),
             partition: names.partitions.number(row.text(Field::Partition)),
             workload,
+            key,
             node: names.nodes.number(&row.first_node()),
             gpu_type: asked.gpu_type.map(|name| names.gpu_types.number(name)),
             gpu_type_given: given.gpu_type.map(|name| names.gpu_types.number(name)),
@@ -263,6 +286,19 @@ impl<'r> Reader<'r> {
             ended: row.ended(),
             usage,
         }))
+    }
+
+    /// Its workload, and what that is told by.
+    fn workload(&mut self, row: &Row<'_>) -> (u32, KeyKind) {
+        let [user, name, line] =
+            [Field::User, Field::JobName, Field::SubmitLine].map(|field| row.text(field));
+        // A task of an array is known by its array; without that field only other jobs are known.
+        let number = if self.header.has(Field::JobId) { Field::JobId } else { Field::JobIdRaw };
+        if let Some(script) = self.besides.scripts.digest_of(row.text(number)) {
+            return (self.workloads.number_by_script(user, name, script), KeyKind::Script);
+        }
+        let key = if line.is_empty() { KeyKind::Name } else { KeyKind::SubmitLine };
+        (self.workloads.number(user, name, line), key)
     }
 
     fn usage_of_comment(&mut self, row: &Row<'_>) -> Usage {
@@ -288,7 +324,7 @@ impl<'r> Reader<'r> {
 
     fn keep_current(&mut self) {
         let Some(Current { job: Some(mut job), .. }) = self.current.take() else { return };
-        job.usage = self.telemetry.over(job.id, job.usage);
+        job.usage = self.besides.telemetry.over(job.id, job.usage);
         self.accounting.jobs.push(job);
     }
 
@@ -299,6 +335,15 @@ impl<'r> Reader<'r> {
             return Err(ReadError::Nothing(why_nothing(&self.tally)));
         }
         Ok((self.accounting, self.tally))
+    }
+}
+
+impl Accounting {
+    /// Believes this rather than what was known of how jobs used their GPUs.
+    pub fn learn(&mut self, telemetry: &Telemetry) {
+        for job in &mut self.jobs {
+            job.usage = telemetry.over(job.id, job.usage);
+        }
     }
 }
 

@@ -27,8 +27,19 @@ pub struct Telemetry {
     pub rows_dropped: u64,
 }
 
+/// What a GPU of a job was seen to do at one moment, or in the mean.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Sample {
+    pub(super) busy: Option<f64>,
+    pub(super) sm_active: Option<f64>,
+    pub(super) bandwidth: Option<f64>,
+    pub(super) power: Option<f64>,
+    pub(super) memory_bytes: Option<f64>,
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
+    busy: (f64, u32),
     sm_active: (f64, u32),
     bandwidth: (f64, u32),
     power: (f64, u32),
@@ -72,16 +83,25 @@ impl Telemetry {
         let _: u32 = index.parse().ok()?;
         let [sm_active, bandwidth] = [within(sm_active, 1.0).ok()?, within(bandwidth, 1.0).ok()?];
         let [memory, power] = [within(memory, MEMORY_BYTES_MAX).ok()?, within(power, POWER_WATTS_MAX).ok()?];
+        self.add(job, Sample { busy: None, sm_active, bandwidth, power, memory_bytes: memory });
+        Some(())
+    }
+
+    /// Adds what was seen; everything in it lies in its range.
+    pub(super) fn add(&mut self, job: u32, sample: Sample) {
+        let Sample { busy, sm_active, bandwidth, power, memory_bytes } = sample;
         let sums = self.of_job.entry(job).or_default();
-        for (sum, value) in
-            [(&mut sums.sm_active, sm_active), (&mut sums.bandwidth, bandwidth), (&mut sums.power, power)]
-        {
+        for (sum, value) in [
+            (&mut sums.busy, busy),
+            (&mut sums.sm_active, sm_active),
+            (&mut sums.bandwidth, bandwidth),
+            (&mut sums.power, power),
+        ] {
             if let Some(value) = value {
                 *sum = (sum.0 + value, sum.1 + 1);
             }
         }
-        sums.memory_bytes_peak = sums.memory_bytes_peak.max(memory.map(whole));
-        Some(())
+        sums.memory_bytes_peak = sums.memory_bytes_peak.max(memory_bytes.map(whole));
     }
 
     /// How many jobs it tells of.
@@ -98,6 +118,7 @@ impl Telemetry {
         let Some(sums) = self.of_job.get(&job) else { return before };
         Usage {
             source: UsageSource::Telemetry,
+            busy_fraction: mean(sums.busy).or(before.busy_fraction),
             sm_active_fraction: mean(sums.sm_active).or(before.sm_active_fraction),
             memory_bandwidth_fraction: mean(sums.bandwidth).or(before.memory_bandwidth_fraction),
             memory_bytes_peak: sums.memory_bytes_peak.or(before.memory_bytes_peak),

@@ -18,7 +18,14 @@ fn step(id: &str, used: &str) -> String {
 
 fn read_lines(lines: &[String]) -> Result<(Accounting, ReadTally), ReadError> {
     let text = format!("{HEADER}\n{}\n", lines.join("\n"));
-    read(text.as_bytes(), &Telemetry::default())
+    read(text.as_bytes(), &Besides::default())
+}
+
+/// Jobs that differ in their number, from 1 on.
+pub(super) fn accounting(count: u32) -> Accounting {
+    let of_job = |id: u32| row(&id.to_string(), "COMPLETED", ["1000", "1010", "1100", "2000"], GPU);
+    let lines: Vec<String> = (1..=count).map(of_job).collect();
+    read_lines(&lines).unwrap().0
 }
 
 const GPU: &str = "cpu=4,gres/gpu:a100=1,gres/gpu=1,mem=32G,node=1";
@@ -83,7 +90,7 @@ fn a_bad_row_costs_one_counted_row_and_never_the_others() {
 
 #[test]
 fn what_is_no_file_of_sacct_is_refused_in_one_sentence() {
-    let refused = |text: &str| read(text.as_bytes(), &Telemetry::default()).unwrap_err().to_string();
+    let refused = |text: &str| read(text.as_bytes(), &Besides::default()).unwrap_err().to_string();
     assert!(refused("").contains("--print-sacct"));
     assert!(refused("hello\n").contains("does not name sacct's fields"));
     assert!(refused("JobIDRaw|User|State\n").contains("the field Submit is missing"));
@@ -101,7 +108,7 @@ fn what_is_no_file_of_sacct_is_refused_in_one_sentence() {
 fn fields_may_stand_in_any_order_between_any_delimiter() {
     let text = "State\u{1f}JobIDRaw\u{1f}AllocTRES\u{1f}Submit\u{1f}Start\u{1f}End\u{1f}User\u{1f}Cluster\n\
                 COMPLETED\u{1f}5\u{1f}gres/gpu=2\u{1f}10\u{1f}20\u{1f}50\u{1f}bob\u{1f}c1\r\n";
-    let (read, _) = read(text.as_bytes(), &Telemetry::default()).unwrap();
+    let (read, _) = read(text.as_bytes(), &Besides::default()).unwrap();
     assert_eq!((read.jobs[0].gpus, read.jobs[0].waited_seconds(), read.has_submit_lines), (2, 10, false));
 }
 
@@ -114,8 +121,37 @@ fn a_file_of_telemetry_is_believed_rather_than_slurm() {
         step("7.0", "gres/gpumem=9000M,gres/gpuutil=42"),
     ];
     let text = format!("{HEADER}\n{}\n", lines.join("\n"));
-    let (read, _) = read(text.as_bytes(), &telemetry).unwrap();
+    let besides = Besides { telemetry, ..Besides::default() };
+    let (read, _) = read(text.as_bytes(), &besides).unwrap();
     let usage = read.jobs[0].usage;
     assert_eq!((usage.source, usage.memory_bytes_peak), (UsageSource::Telemetry, Some(5_000_000_000)));
     assert!(usage.busy_fraction.is_some() && usage.sm_active_fraction.is_some());
+}
+
+#[test]
+fn a_stored_script_tells_workloads_apart_and_the_command_line_where_there_is_none() {
+    let dashes = "-".repeat(80);
+    let of_job =
+        |job, script| format!("Batch Script for {job}\n{dashes}\n#!/bin/sh\n#SBATCH -t {}\n{script}\n\n", 7);
+    let text = [of_job("1", "a"), of_job("9_1", "a"), of_job("9_2", "b")].concat();
+    let scripts = Scripts::read(text.as_bytes()).unwrap();
+    let rows = [("1", "1"), ("2", "9_1"), ("3", "9_2"), ("4", "4"), ("5", "5")].map(|(raw, shown)| {
+        let line = if raw == "5" { "" } else { "sbatch a.sh" };
+        format!("{raw}|{shown}|alice|train|COMPLETED|10|20|50|gres/gpu=1|{line}")
+    });
+    let text = format!(
+        "JobIDRaw|JobID|User|JobName|State|Submit|Start|End|AllocTRES|SubmitLine\n{}\n",
+        rows.join("\n")
+    );
+    let besides = Besides { scripts, ..Besides::default() };
+    let (read, _) = read(text.as_bytes(), &besides).unwrap();
+    let keys: Vec<KeyKind> = read.jobs.iter().map(|job| job.key).collect();
+    let by_script = KeyKind::Script;
+    assert_eq!(keys, [by_script, by_script, by_script, KeyKind::SubmitLine, KeyKind::Name]);
+    let workloads: Vec<u32> = read.jobs.iter().map(|job| job.workload).collect();
+    assert_eq!(
+        workloads,
+        [0, 0, 1, 2, 3],
+        "the second is a task of an array that runs the script of the first"
+    );
 }

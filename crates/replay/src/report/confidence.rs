@@ -1,10 +1,12 @@
 //! How far a replay may be believed, in four numbers, and what would make each of them better.
 
 use super::Queue;
+use crate::jobs::KeyKind;
 use crate::replay::Replay;
 use pillion_pairing::OBSERVED_PEAK_RATIO;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A use is foretold where it is nearer than this.
 const USE_NEAR: f64 = 0.1;
@@ -31,12 +33,26 @@ pub struct Confidence {
     pub simulator_error: Measure,
     /// How often a workload's runs before foretold the next one.
     pub calibration: Measure,
+    /// The second of these by what told workloads apart.
+    pub repetition_by_key: Vec<KeyRepetition>,
+}
+
+/// GPU-hours of workloads that were told apart by one kind of key.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KeyRepetition {
+    /// Which kind.
+    pub told_by: KeyKind,
+    /// All of them.
+    pub gpu_hours: f64,
+    /// Those of workloads that ran more than once.
+    pub gpu_hours_repeated: f64,
 }
 
 pub(super) fn confidence(replay: &Replay, queue: &Queue) -> Confidence {
+    let by_key = by_key(replay);
     Confidence {
         telemetry_coverage: coverage(replay),
-        repetition: repetition(replay),
+        repetition: repetition(replay, &by_key),
         simulator_error: Measure {
             value: Some(queue.error_fraction),
             meaning: format!(
@@ -50,6 +66,7 @@ pub(super) fn confidence(replay: &Replay, queue: &Queue) -> Confidence {
                 .to_owned(),
         },
         calibration: calibration(replay),
+        repetition_by_key: by_key,
     }
 }
 
@@ -74,28 +91,49 @@ fn coverage(replay: &Replay) -> Measure {
              here. Of {in_full:.0} % compute units and memory bandwidth are known too; of the others they are drawn, below busy time"
         ),
         improved_by:
-            "gres/gpumem and gres/gpuutil in AccountingStorageTRES, jobstats, or a file with --telemetry"
+            "gres/gpumem and gres/gpuutil in AccountingStorageTRES, jobstats, the site's Prometheus (--prometheus), or a file with --telemetry"
                 .to_owned(),
     }
 }
 
-fn repetition(replay: &Replay) -> Measure {
-    let workloads = replay.by_workload();
-    let all: f64 = workloads.values().map(|(_, hours)| hours).sum();
-    let again: f64 = workloads.values().filter(|(runs, _)| *runs > 1).map(|(_, hours)| hours).sum();
-    let names = if replay.accounting.has_submit_lines {
-        "user, job name and command line without its numbers"
-    } else {
-        "user and job name alone, for there are no command lines: different scripts of one name count as one"
+fn by_key(replay: &Replay) -> Vec<KeyRepetition> {
+    let mut by_key: BTreeMap<KeyKind, KeyRepetition> = BTreeMap::new();
+    for (runs, hours, told_by) in replay.by_workload().into_values() {
+        let nothing = KeyRepetition { told_by, gpu_hours: 0.0, gpu_hours_repeated: 0.0 };
+        let of_key = by_key.entry(told_by).or_insert(nothing);
+        of_key.gpu_hours += hours;
+        of_key.gpu_hours_repeated += if runs > 1 { hours } else { 0.0 };
+    }
+    by_key.into_values().collect()
+}
+
+fn repetition(replay: &Replay, by_key: &[KeyRepetition]) -> Measure {
+    let all: f64 = by_key.iter().map(|of_key| of_key.gpu_hours).sum();
+    let again: f64 = by_key.iter().map(|of_key| of_key.gpu_hours_repeated).sum();
+    let of_keys = by_key.iter().map(|of_key| {
+        let KeyRepetition { told_by, gpu_hours, gpu_hours_repeated } = of_key;
+        let part = 100.0 * gpu_hours_repeated / gpu_hours.max(1e-9);
+        format!("{gpu_hours:.0} GPU-hours by {}, {part:.0} % of them more than once", told_by.text())
+    });
+    let has_scripts = by_key.iter().any(|of_key| of_key.told_by == KeyKind::Script);
+    let improved_by = match (has_scripts, replay.accounting.has_submit_lines) {
+        (true, _) => "a longer time, and users who name what they repeat (--colocate=profile=NAME)",
+        (false, true) => {
+            "stored scripts, by which the pool would know them (--scripts), a longer time, and users who name what they repeat \
+             (--colocate=profile=NAME)"
+        }
+        (false, false) => {
+            "stored scripts (--scripts) or SubmitLine (Slurm 21.08 and later), for by name alone different scripts count as one; and a \
+             longer time"
+        }
     };
     Measure {
         value: part(again, all),
-        meaning: format!("of all GPU-hours are in workloads that ran more than once; told apart by {names}"),
-        improved_by: if replay.accounting.has_submit_lines {
-            "a longer time, and users who name what they repeat (--colocate=profile=NAME)".to_owned()
-        } else {
-            "SubmitLine (Slurm 21.08 and later), and a longer time".to_owned()
-        },
+        meaning: format!(
+            "of all GPU-hours are in workloads that ran more than once, told apart by user and: {}",
+            of_keys.collect::<Vec<String>>().join("; ")
+        ),
+        improved_by: improved_by.to_owned(),
     }
 }
 

@@ -166,7 +166,7 @@ fn risks(report: &Report) -> Markup {
     }
 }
 
-/// `2 h 05 min`, `40 s`.
+/// `40 s`, `25 min`, `2.1 h`.
 fn time(seconds: f64) -> String {
     if seconds < 90.0 {
         return format!("{seconds:.0} s");

@@ -6,10 +6,11 @@ mod html;
 mod tests;
 mod waste;
 
-pub use confidence::{Confidence, Measure};
+pub use confidence::{Confidence, KeyRepetition, Measure};
 pub use html::html;
 pub use waste::{Band, Waste};
 
+use crate::jobs::KeyKind;
 use crate::options::Order;
 use crate::read::ReadTally;
 use crate::replay::{Replay, seconds};
@@ -230,11 +231,15 @@ impl Replay {
         for (count, cause) in [
             (tally.summaries_unread, "whose summary of jobstats cannot be unpacked (the jobs stay)"),
             (tally.telemetry_rows_dropped, "of the telemetry with a number that is none"),
+            (tally.scripts_dropped, "of scripts that are longer than any is, or of no job"),
         ] {
             if count > 0 {
                 dropped.push(Counted { cause: cause.to_owned(), count });
             }
         }
+        dropped.extend(
+            tally.besides.iter().map(|(cause, count)| Counted { cause: cause.clone(), count: *count }),
+        );
         Input {
             rows: tally.rows,
             rows_dropped: dropped,
@@ -384,12 +389,12 @@ impl Replay {
             .collect()
     }
 
-    /// How many GPU-hours of each workload there are, and in how many runs.
-    pub(crate) fn by_workload(&self) -> BTreeMap<u32, (usize, f64)> {
-        let mut workloads: BTreeMap<u32, (usize, f64)> = BTreeMap::new();
+    /// How many GPU-hours of each workload there are, in how many runs, and what it is told by.
+    pub(crate) fn by_workload(&self) -> BTreeMap<u32, (usize, f64, KeyKind)> {
+        let mut workloads: BTreeMap<u32, (usize, f64, KeyKind)> = BTreeMap::new();
         for job in &self.jobs {
             let job = self.of(*job);
-            let (runs, hours) = workloads.entry(job.workload).or_default();
+            let (runs, hours, _) = workloads.entry(job.workload).or_insert((0, 0.0, job.key));
             *runs += 1;
             *hours += job.gpu_hours();
         }

@@ -1,7 +1,7 @@
 //! What a report says, and what it does not say.
 
 use crate::options::{Options, PoolSize};
-use crate::read::{ReadTally, Telemetry, read};
+use crate::read::{Besides, ReadTally, read};
 use crate::site::{GpuMemory, parse_shape};
 use crate::{Replay, ReplayError, Report};
 use pillion_core::Fraction;
@@ -29,7 +29,7 @@ fn replay_of(wait_seconds: u64, shape: &str) -> Result<Replay, ReplayError> {
             start + seconds
         );
     }
-    let (accounting, _) = read(text.as_bytes(), &Telemetry::default()).unwrap();
+    let (accounting, _) = read(text.as_bytes(), &Besides::default()).unwrap();
     let mut options = Options::usual(accounting.jobs.len());
     options.pools = vec![PoolSize::Part(Fraction::clamped(0.5)), PoolSize::Nodes(1)];
     options.adoptions = vec![Fraction::ONE];
@@ -45,7 +45,7 @@ fn replay_of(wait_seconds: u64, shape: &str) -> Result<Replay, ReplayError> {
 
 fn report_of(wait_seconds: u64) -> Report {
     let replay = replay_of(wait_seconds, "2x4:a100").unwrap();
-    let outcomes: Vec<_> = replay.tasks().into_iter().map(|task| replay.run(task)).collect();
+    let outcomes: Vec<_> = replay.tasks().into_iter().map(|task| replay.run(task, &|_| ())).collect();
     replay.report(&ReadTally::default(), &outcomes)
 }
 

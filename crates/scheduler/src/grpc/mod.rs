@@ -17,5 +17,6 @@ mod listing;
 mod naming;
 pub mod operator;
 mod rightsize;
+mod scale;
 mod status;
 mod top;

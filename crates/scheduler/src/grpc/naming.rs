@@ -47,6 +47,16 @@ async fn texts(store: &dyn Store, keys: &[WorkloadKey]) -> Result<BTreeMap<Workl
 /// The key that a request means by a key or a name. What is no name of a workload that the caller may see stays as it is, and
 /// finds nothing if it is no key either.
 pub(super) async fn resolved(store: &dyn Store, caller: Caller, text: String) -> Result<String, Status> {
+    resolved_as(store, caller, text, WorkloadKey::clone).await
+}
+
+/// Likewise, where several keys may be the same to whoever asks: each is made into the one that counts.
+pub(super) async fn resolved_as(
+    store: &dyn Store,
+    caller: Caller,
+    text: String,
+    same: fn(&WorkloadKey) -> WorkloadKey,
+) -> Result<String, Status> {
     let uid = caller.uid.filter(|_| !caller.is_operator);
     let Some(asked) = AskedName::parse(&text).filter(|_| caller.is_operator || uid.is_some()) else {
         return Ok(text);
@@ -54,6 +64,7 @@ pub(super) async fn resolved(store: &dyn Store, caller: Caller, text: String) ->
     let mut keys =
         store.workloads_called(&asked.name, uid).await.map_err(|error| status::from_store(&error))?;
     keys.retain(|key| asked.may_mean(key));
+    let keys: Vec<WorkloadKey> = keys.iter().map(same).collect::<BTreeSet<_>>().into_iter().collect();
     match &keys[..] {
         [] => Ok(text),
         [key] => Ok(key.to_string()),
@@ -117,7 +128,7 @@ macro_rules! rows {
         }
     )*};
 }
-rows!(QueueJob, Member, Tenant, Candidate, IdleDevice, Rightsizing);
+rows!(QueueJob, Member, Tenant, Candidate, IdleDevice, Rightsizing, ScaleRun);
 
 /// Its key stands in its JSON, which is read for that alone.
 impl Naming for api::Profile {
@@ -165,6 +176,7 @@ parts! {
     IdleResponse: devices;
     RightsizeResponse: rows;
     DecidedResponse: decision, explanations, group;
+    ScaleResponse: runs;
 }
 
 /// Runs by workload, whose keys are workloads.

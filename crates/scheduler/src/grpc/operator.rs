@@ -3,7 +3,7 @@
 use super::auth::{Caller, caller};
 use super::naming::{self, Naming};
 use super::top::to_u32;
-use super::{act, browse, events, explain, idle, job, listing, rightsize, status, top};
+use super::{act, browse, events, explain, idle, job, listing, rightsize, scale, status, top};
 use crate::context::Context;
 use crate::device_status::Amiss;
 use crate::engine::Engine;
@@ -15,6 +15,7 @@ use pillion_core::device::DeviceDescription;
 use pillion_core::event::EventKind;
 use pillion_core::health::DeviceCondition;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::workload::on_any;
 use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId};
 use pillion_slurm::JobState;
 use pillion_store::postgres::PgStore;
@@ -100,7 +101,13 @@ impl OperatorServer {
         let stored = self.context.store.observed_job(id).await?;
         let lesson = stored.as_ref().and_then(|(_, lesson)| lesson.clone());
         let known = now.cloned().or(stored.map(|(job, _)| job)).filter(|job| caller.may_see(job.uid));
-        Ok(known.map(|known| job::observed_status(&known, lesson, self.context.now())))
+        let Some(known) = known else { return Ok(None) };
+        let advice = match scale::advice_filter(&known) {
+            Some(filter) => scale::advice(&known, &self.pages.scaling(&filter).await?),
+            None => None,
+        };
+        let status = job::observed_status(&known, lesson, self.context.now());
+        Ok(Some(api::JobStatus { advice, ..status }))
     }
 
     /// Of workloads that the caller may see: everybody's, or his own.
@@ -267,6 +274,7 @@ impl OperatorService for OperatorServer {
         let mut request = request.into_inner();
         self.resolve(&mut request.workload, caller).await?;
         let (since_seconds, until_seconds) = (request.since_seconds, request.until_seconds);
+        let scaling = scale::sum_filter(&request, caller);
         let (mut filter, group_by) = listing::run_filter(request, caller)?;
         // Nothing ended later than now; a day for clocks that differ.
         let latest = self.context.now() + Duration::from_hours(24);
@@ -275,7 +283,11 @@ impl OperatorService for OperatorServer {
         }
         let accounts = self.pages.accounts(&filter, group_by).await.map_err(store_error)?;
         let rows = accounts.into_iter().map(listing::account_row);
-        let response = api::AccountResponse { since_seconds, until_seconds, rows: rows.collect() };
+        let scaling = match scaling {
+            Some(filter) => scale::sum(&self.pages.scaling(&filter).await.map_err(store_error)?),
+            None => None,
+        };
+        let response = api::AccountResponse { since_seconds, until_seconds, rows: rows.collect(), scaling };
         if group_by == GroupBy::Workload { self.named(response).await } else { Ok(Response::new(response)) }
     }
 
@@ -463,6 +475,18 @@ impl OperatorService for OperatorServer {
         let mut request = request.into_inner();
         self.resolve(&mut request.workload, caller).await?;
         self.named(self.rightsized(&request, caller).await.map_err(store_error)?).await
+    }
+
+    async fn scale(
+        &self,
+        request: Request<api::ScaleRequest>,
+    ) -> Result<Response<api::ScaleResponse>, Status> {
+        let caller = caller(&request);
+        let asked = request.into_inner().workload;
+        let workload = naming::resolved_as(self.context.store.as_ref(), caller, asked, on_any).await?;
+        let filter = scale::filter(&workload, caller)?;
+        let runs = self.pages.scaling(&filter).await.map_err(store_error)?;
+        self.named(scale::answer(&runs, &filter)).await
     }
 
     async fn top(&self, request: Request<api::TopRequest>) -> Result<Response<api::TopResponse>, Status> {

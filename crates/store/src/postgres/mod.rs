@@ -30,6 +30,7 @@ mod plan_head;
 mod profile;
 mod run;
 mod sample;
+mod scaling;
 mod slice;
 mod start;
 mod tx;

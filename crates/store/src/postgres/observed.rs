@@ -60,7 +60,7 @@ impl Observed for PgStore {
 }
 
 /// A body as it was written.
-fn job_of(body: Value) -> Result<ObservedJob, StoreError> {
+pub(super) fn job_of(body: Value) -> Result<ObservedJob, StoreError> {
     let row = body["start"]["job_id"].as_str().unwrap_or("of no job").to_owned();
     Place { table: "observed_job", row: &row }.json("body", body)
 }
@@ -148,6 +148,14 @@ async fn unlearned(
     .fetch_all(&mut *conn)
     .await?;
     let jobs = readable(bodies.into_iter().map(job_of))?;
+    with_runs(conn, jobs).await
+}
+
+/// These starts, each with all parts of it that were reported.
+pub(super) async fn with_runs(
+    conn: &mut PgConnection,
+    jobs: Vec<ObservedJob>,
+) -> Result<Vec<(ObservedJob, Vec<ObservedRun>)>, TxError> {
     let ids: Vec<String> = jobs.iter().map(|job| job.start.job_id.to_string()).collect();
     let rows = sqlx::query!(
         r#"select run.node, run.summary, device.device_model as "device_model?", device.memory_bytes as "memory_bytes?"

@@ -24,7 +24,8 @@ use crate::names::{
     workloads_of_one_name_are_told_by_whose_they_are,
 };
 use crate::observed::{
-    an_observed_start_is_kept_and_learnt_from_once, devices_that_were_never_used_are_counted,
+    an_observed_start_is_kept_and_learnt_from_once, completed_runs_are_listed_by_filter,
+    devices_that_were_never_used_are_counted,
 };
 use crate::operators::{
     a_drain_and_its_end_are_told, a_drain_is_kept_until_it_is_undone, a_guest_is_sent_back_once,
@@ -120,7 +121,7 @@ suite! {
 type PagesCase = fn(Arc<PgStore>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What pages alone ask, which is asked of Postgres alone.
-pub(crate) const PAGES: [(&str, PagesCase); 8] = [
+pub(crate) const PAGES: [(&str, PagesCase); 9] = [
     ("decisions", |store| Box::pin(decisions_are_listed_by_filter(store))),
     ("tenants and outcomes", |store| Box::pin(who_holds_devices_and_what_came_of_it_is_told(store))),
     ("accounts", |store| Box::pin(what_runs_used_and_gained_is_told_by_filter(store))),
@@ -128,6 +129,7 @@ pub(crate) const PAGES: [(&str, PagesCase); 8] = [
     ("events", |store| Box::pin(events_are_listed_by_filter(store))),
     ("devices that were never used", |store| Box::pin(devices_that_were_never_used_are_counted(store))),
     ("drains", |store| Box::pin(a_drain_and_its_end_are_told(store))),
+    ("scaling", |store| Box::pin(completed_runs_are_listed_by_filter(store))),
     ("instances", |store| Box::pin(a_tenant_without_its_instance_cannot_be_read(store))),
 ];
 

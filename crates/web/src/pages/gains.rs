@@ -8,7 +8,7 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
-use pillion_api::{AccountRequest, AccountRow};
+use pillion_api::{AccountRequest, AccountResponse, AccountRow, ScaleSum};
 use pillion_core::amount::{Amount, Unit};
 
 /// The days that are shown where nobody says which.
@@ -35,7 +35,7 @@ pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
         group_by: by.to_owned(),
         utc_offset_seconds: format::today(now).1,
     };
-    let mut rows = taken(ask.service.account(ask.question(request)).await)?.rows;
+    let AccountResponse { mut rows, scaling, .. } = taken(ask.service.account(ask.question(request)).await)?;
     if by != "day" {
         rows.sort_by(|a, b| b.gpu_seconds_saved.total_cmp(&a.gpu_seconds_saved));
     }
@@ -56,8 +56,20 @@ pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
                      Runs whose speed nobody could measure count as neither gain nor loss. Energy is against the same workloads alone."
                 }
             }
+            @if let Some(sum) = &scaling { (above(sum)) }
         },
     })
+}
+
+/// What observed runs spent above their break-even.
+fn above(sum: &ScaleSum) -> Markup {
+    html! {
+        p.note {
+            (format::percent(Some(sum.gpu_seconds_above / sum.gpu_seconds))) " of " (Amount::device_time(sum.gpu_seconds))
+            " of observed runs lie above their break-even (an efficiency of " (format::percent(Some(sum.efficiency_ratio)))
+            "), of " (sum.workload_count) " workloads that ran with several numbers of GPUs. " code { "pillion scale" } " says which."
+        }
+    }
 }
 
 fn sum(rows: &[AccountRow]) -> AccountRow {

@@ -11,6 +11,7 @@ mod pairs;
 mod parts;
 mod queue;
 mod reasons;
+mod scaling;
 mod workload;
 
 use crate::address::{Filters, Page};

@@ -1,14 +1,14 @@
 //! One workload: how it uses each device model alone, and what its neighbours did to it.
 
 use super::parts::{nothing, scrolling, workload_link};
-use super::{Ask, now, taken};
+use super::{Ask, now, scaling, taken};
 use crate::address::Page;
 use crate::chart;
 use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
-use pillion_api::{HeatmapCell, HeatmapRequest, ProfilesRequest};
+use pillion_api::{HeatmapCell, HeatmapRequest, ProfilesRequest, ScaleRequest};
 use pillion_core::amount::Amount;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
@@ -26,13 +26,16 @@ pub(super) async fn sheet(ask: &Ask<'_>, name: &str) -> Result<Sheet, Problem> {
         workload: name.to_owned(),
     };
     let cells = taken(ask.service.heatmap(ask.question(request)).await)?.cells;
-    if profiles.is_empty() && cells.is_empty() {
+    let request = ScaleRequest { workload: name.to_owned() };
+    let runs = taken(ask.service.scale(ask.question(request)).await)?.runs;
+    if profiles.is_empty() && cells.is_empty() && runs.is_empty() {
         return Err(Problem::missing(&format!("workload {name}")));
     }
     // Whoever typed a name has asked for a key by it.
     let key = profiles.first().map(|profile| profile.workload.as_str());
     let name = key.or(cells.first().map(|cell| cell.workload.as_str())).unwrap_or(name);
     let named = cells.first().and_then(|cell| cell.workload_name.as_deref());
+    let named = named.or(runs.first().and_then(|run| run.workload_name.as_deref()));
     let title = stored.first().and_then(|profile| profile.workload_name.as_deref()).or(named).unwrap_or(name);
     Ok(Sheet {
         title: title.to_owned(),
@@ -44,6 +47,7 @@ pub(super) async fn sheet(ask: &Ask<'_>, name: &str) -> Result<Sheet, Problem> {
             }
             @if profiles.is_empty() { (nothing("It was never measured alone.")) }
             @for profile in &profiles { (on_model(profile)) }
+            (scaling::sections(&runs))
             section aria-labelledby="beside" {
                 h2 #beside { "Beside others, the last " (format!("{DAYS:.0}")) " days" }
                 @if cells.is_empty() { (nothing("No sharing of it was measured, or none that you may see.")) } @else { (scrolling("Neighbours", &neighbours(name, title, &cells))) }

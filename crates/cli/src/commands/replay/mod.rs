@@ -1,22 +1,26 @@
-//! `pillion replay`: what last month would have looked like, from files. Nothing of the site is asked or changed. Settings run
-//! side by side; what each of them does is `pillion-replay`'s.
+//! `pillion replay`: what last month would have looked like, from files. Nothing of the site is changed, and nothing asked but, with
+//! `--prometheus`, that. Settings run side by side; what each of them does is `pillion-replay`'s.
 
 mod anonymise;
+mod prometheus;
 mod show;
 
 use crate::args::{ReplayAction, ReplayArgs};
 use crate::error::CliError;
 use crate::output::{Answer, Block, Table, json};
-use indicatif::{ParallelProgressIterator as _, ProgressBar, ProgressStyle};
-use pillion_replay::read::{ReadError, ReadTally, SacctCommand, Telemetry, read};
+use indicatif::{ProgressBar, ProgressStyle};
+use pillion_replay::read::{Besides, ReadError, ReadTally, SacctCommand, Scripts, Telemetry, read};
 use pillion_replay::site::{self, GpuMemory, NodeShape};
-use pillion_replay::{Accounting, Carbon, Options, Outcome, Replay};
+use pillion_replay::{Accounting, Carbon, Options, Outcome, Replay, Task};
 use rayon::prelude::*;
 use serde::Serialize;
+use std::cell::Cell;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read as _};
 use std::path::Path;
 
+/// Steps of the bar for each simulation.
+const STEPS: u32 = 1000;
 /// What is read of a file at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -31,6 +35,9 @@ pub fn make(args: &ReplayArgs) -> Result<Answer, CliError> {
     if args.print_sacct {
         return print_sacct(args);
     }
+    if args.print_queries {
+        return Ok(prometheus::queries());
+    }
     let Some(file) = &args.sacct else {
         return Err(CliError::Usage("name the file that the command of --print-sacct wrote".to_owned()));
     };
@@ -40,9 +47,16 @@ pub fn make(args: &ReplayArgs) -> Result<Answer, CliError> {
         Some(path) => Telemetry::read(open(path)?).map_err(|error| of_reading(error, path))?,
         None => Telemetry::default(),
     };
+    let scripts = args.scripts.as_deref().map(scripts).transpose()?.unwrap_or_default();
     let carbon = args.carbon.as_deref().map(carbon).transpose()?;
-    let (accounting, tally) = read_sacct(file, &telemetry)?;
-    drop(telemetry);
+    let besides = Besides { telemetry, scripts };
+    let (mut accounting, mut tally) = read_sacct(file, &besides)?;
+    drop(besides);
+    if let Some(url) = &args.prometheus {
+        let (telemetry, missing) = prometheus::telemetry(url, &accounting)?;
+        accounting.learn(&telemetry);
+        tally.besides = missing;
+    }
     let options = Options { carbon, ..options(args, accounting.jobs.len()) };
     let replay = Replay::new(accounting, shapes, memory, options)
         .map_err(|error| CliError::Data(error.to_string()))?;
@@ -56,21 +70,52 @@ pub fn make(args: &ReplayArgs) -> Result<Answer, CliError> {
 /// Every setting, side by side.
 fn run(replay: &Replay) -> Vec<Outcome> {
     let tasks = replay.tasks();
-    let bar = ProgressBar::new(tasks.len() as u64)
-        .with_style(style("{pos}/{len} simulations {wide_bar} {eta} left"));
-    let outcomes = tasks.into_par_iter().progress_with(bar.clone()).map(|task| replay.run(task)).collect();
+    let bar = ProgressBar::new(tasks.len() as u64 * u64::from(STEPS))
+        .with_style(style("{percent} % of the simulations {wide_bar} {eta} left"));
+    let outcomes = tasks.into_par_iter().map(|task| watched(replay, task, &bar)).collect();
     bar.finish_and_clear();
     outcomes
 }
 
+/// One of them, which moves the bar as it goes.
+fn watched(replay: &Replay, task: Task, bar: &ProgressBar) -> Outcome {
+    let shown = Cell::new(0);
+    let show = |steps: u64| bar.inc(steps.saturating_sub(shown.replace(steps)));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of so many steps")]
+    let outcome = replay.run(task, &|part| show((part * f64::from(STEPS)) as u64));
+    show(u64::from(STEPS));
+    outcome
+}
+
 /// A file of sacct, with a bar that shows how far it is read.
-pub(super) fn read_sacct(path: &Path, telemetry: &Telemetry) -> Result<(Accounting, ReadTally), CliError> {
+pub(super) fn read_sacct(path: &Path, besides: &Besides) -> Result<(Accounting, ReadTally), CliError> {
     let file = open(path)?;
     let length = file.metadata().map_or(0, |metadata| metadata.len());
     let bar = ProgressBar::new(length).with_style(style("{bytes}/{total_bytes} read {wide_bar} {eta} left"));
-    let found = read(BufReader::with_capacity(BUFFER_BYTES, bar.wrap_read(file)), telemetry);
+    let found = read(BufReader::with_capacity(BUFFER_BYTES, bar.wrap_read(file)), besides);
     bar.finish_and_clear();
     found.map_err(|error| of_reading(error, path))
+}
+
+/// Scripts of a file, or of a folder: each file of it is one, and is named by its job, whatever stands behind a dot.
+fn scripts(path: &Path) -> Result<Scripts, CliError> {
+    if !path.is_dir() {
+        let file = BufReader::with_capacity(BUFFER_BYTES, open(path)?);
+        return Scripts::read(file).map_err(|error| of_reading(error, path));
+    }
+    let mut scripts = Scripts::default();
+    for entry in std::fs::read_dir(path).map_err(CliError::file("read", path))? {
+        let file = entry.map_err(CliError::file("read", path))?.path();
+        // A folder in it or a pipe is no script.
+        if file.is_file() {
+            let mut script = Vec::new();
+            let most = Scripts::BYTES_MAX as u64 + 1;
+            open(&file)?.take(most).read_to_end(&mut script).map_err(CliError::file("read", &file))?;
+            let stem = file.file_name().unwrap_or_default().to_string_lossy();
+            scripts.add(stem.split('.').next().unwrap_or_default(), &script);
+        }
+    }
+    if scripts.is_empty() { Err(of_reading(ReadError::Scripts, path)) } else { Ok(scripts) }
 }
 
 fn style(template: &str) -> ProgressStyle {

@@ -1,27 +1,32 @@
-//! `pillion scale`: how many GPUs a training is worth, from files of runs. Nothing of the site is asked or changed; what is said of
-//! them is `pillion-scale`'s.
+//! `pillion scale`: how many GPUs a training is worth, from files of runs, or from what the scheduler's agents observed. Nothing is
+//! changed; what is said of runs is `pillion-scale`'s.
 
+mod causes;
+mod observed;
 mod plot;
 mod show;
 mod summary;
 
 use super::replay::read_sacct;
 use crate::args::{BudgetArg, ScaleArgs};
+use crate::client::{Target, connect};
 use crate::error::CliError;
 use crate::format;
 use crate::output::Answer;
+use pillion_core::Fraction;
 use pillion_core::units::JOULES_PER_KILOWATT_HOUR;
-use pillion_replay::read::{ReadTally, Telemetry};
+use pillion_replay::read::{Besides, ReadTally};
 use pillion_scale::answers::Budget;
 use pillion_scale::read::{ReadError, Tally, read};
-use pillion_scale::{History, Measure, NodeShape, Table, Workload, of_accounting};
+use pillion_scale::{EFFICIENCY_USUAL, History, Measure, NodeShape, Table, Watched, Workload, of_accounting};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
 /// What was read, and what of it was not used.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 struct Input {
     /// Rows of the file.
     rows: u64,
@@ -29,6 +34,8 @@ struct Input {
     runs: usize,
     /// What was not taken, by cause: `rows not in UTF-8`.
     left_out: Vec<LeftOut>,
+    /// There are more rows, which are older; of files all are read.
+    is_cut: bool,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -53,10 +60,14 @@ struct Asked {
 ///
 /// # Errors
 /// [`CliError::File`]; [`CliError::Data`] in one sentence for a file that makes no sense, a workload that is not in it, or one of which
-/// nothing can be said; [`CliError::Usage`] for questions that do not fit it.
-pub fn make(args: &ScaleArgs) -> Result<Answer, CliError> {
+/// nothing can be said; [`CliError::Usage`] for questions that do not fit it; as [`crate::client::answer`] where the scheduler is asked.
+pub async fn make(args: &ScaleArgs, address: &Target) -> Result<Answer, CliError> {
     let budgets = budgets(args)?;
-    let (history, input) = read_runs(args)?;
+    let Found { history, input, watched } = match (&args.from, &args.sacct) {
+        (Some(path), _) => read_csv(path)?,
+        (None, Some(path)) => of_accounts(path)?,
+        (None, None) => observed::fetch(&mut connect(address).await?, args.workload.as_deref()).await?,
+    };
     let Some(name) = &args.workload else {
         if args.deadline.is_some() || !budgets.is_empty() || args.work.is_some() {
             let other = "--deadline, --budget and --work are asked of one workload: name it (without them 'pillion scale' lists all)";
@@ -64,7 +75,11 @@ pub fn make(args: &ScaleArgs) -> Result<Answer, CliError> {
         }
         return Ok(summary::answer(&history, &input, args));
     };
-    let workload = find(&history, name, args)?;
+    let workload = match (&args.from, &args.sacct) {
+        // The scheduler has found it already, by its name or its key.
+        (None, None) => of_models(history.workloads.iter().collect(), name, args)?,
+        _ => of_models(history.named(name), name, args)?,
+    };
     if workload.measure == Measure::Elapsed && args.work.is_some() {
         return Err(CliError::Usage(
             "--work: this workload's times are of whole runs; only progress a second has units".to_owned(),
@@ -81,7 +96,23 @@ pub fn make(args: &ScaleArgs) -> Result<Answer, CliError> {
     let shape = args.gpus_per_node.map_or_else(|| NodeShape::seen(&workload.runs), NodeShape::of);
     let table = Table::of(workload.measure, &workload.runs, shape, args.work.unwrap_or(1.0))
         .map_err(|refusal| CliError::Data(format!("{}: {refusal}", workload.name)))?;
-    Ok(show::answer(workload, &table, &input, &show::Questions { args, budgets: &budgets }))
+    let watched = watched.get(&(workload.name.clone(), workload.gpu_model.clone()));
+    let causes = pillion_scale::causes(&table, watched.map_or(&[], Vec::as_slice));
+    let questions =
+        show::Questions { efficiency: args.efficiency, deadline_seconds: args.deadline, budgets: &budgets };
+    Ok(show::answer(workload, &table, &input, &questions, &causes))
+}
+
+/// What the runs of a campaign say; `None` until two counts are measured.
+pub(crate) fn of_campaign(workload: &Workload) -> Option<Answer> {
+    let shape = NodeShape::seen(&workload.runs);
+    let table = Table::of(workload.measure, &workload.runs, shape, 1.0).ok()?;
+    let runs = workload.runs.len();
+    let input =
+        Input { rows: u64::try_from(runs).unwrap_or(u64::MAX), runs, left_out: Vec::new(), is_cut: false };
+    let efficiency = Fraction::try_new(EFFICIENCY_USUAL).ok()?;
+    let questions = show::Questions { efficiency, deadline_seconds: None, budgets: &[] };
+    Some(show::answer(workload, &table, &input, &questions, &[]))
 }
 
 fn budgets(args: &ScaleArgs) -> Result<Vec<Asked>, CliError> {
@@ -105,9 +136,12 @@ fn budgets(args: &ScaleArgs) -> Result<Vec<Asked>, CliError> {
     args.budget.iter().map(budget).collect()
 }
 
-/// The one workload that was named.
-fn find<'h>(history: &'h History, name: &str, args: &ScaleArgs) -> Result<&'h Workload, CliError> {
-    let mut found = history.named(name);
+/// The one of these workloads, which are called so, that is meant.
+fn of_models<'h>(
+    mut found: Vec<&'h Workload>,
+    name: &str,
+    args: &ScaleArgs,
+) -> Result<&'h Workload, CliError> {
     if found.is_empty() {
         return Err(CliError::Data(format!(
             "there is no workload '{name}' in it; leave the name out to see which there are"
@@ -120,9 +154,9 @@ fn find<'h>(history: &'h History, name: &str, args: &ScaleArgs) -> Result<&'h Wo
             return Err(CliError::Data(format!("'{name}' did not run on '{model}'; it ran on {models}")));
         }
     }
-    match found.as_slice() {
+    match *found.as_slice() {
         [only] => Ok(only),
-        several => {
+        ref several => {
             let names = several.iter().map(|it| match it.gpu_model.as_str() {
                 "" => it.name.clone(),
                 model => format!("{} on {model}", it.name),
@@ -139,24 +173,27 @@ fn model_name(model: &str) -> &str {
     if model.is_empty() { "a model that is not known" } else { model }
 }
 
-fn read_runs(args: &ScaleArgs) -> Result<(History, Input), CliError> {
-    match (&args.from, &args.sacct) {
-        (Some(path), _) => read_csv(path),
-        (None, Some(path)) => {
-            let (accounting, tally) = read_sacct(path, &Telemetry::default())?;
-            let (jobs, history) = (accounting.jobs.len(), of_accounting(&accounting));
-            let input = of_sacct(&tally, jobs, &history);
-            if history.workloads.is_empty() {
-                let path = path.display();
-                return Err(CliError::Data(format!("{path}: none of the {jobs} jobs in it is COMPLETED")));
-            }
-            Ok((history, input))
-        }
-        (None, None) => Err(CliError::Usage("name a file with --from or --sacct".to_owned())),
-    }
+/// What was found.
+#[derive(Default)]
+struct Found {
+    history: History,
+    input: Input,
+    /// What devices did in the runs of a workload on a model of GPU, the newest first; of files nothing is known of that.
+    watched: BTreeMap<(String, String), Vec<Watched>>,
 }
 
-fn read_csv(path: &Path) -> Result<(History, Input), CliError> {
+fn of_accounts(path: &Path) -> Result<Found, CliError> {
+    let (accounting, tally) = read_sacct(path, &Besides::default())?;
+    let (jobs, history) = (accounting.jobs.len(), of_accounting(&accounting));
+    let input = of_sacct(&tally, jobs, &history);
+    if history.workloads.is_empty() {
+        let path = path.display();
+        return Err(CliError::Data(format!("{path}: none of the {jobs} jobs in it is COMPLETED")));
+    }
+    Ok(Found { history, input, ..Found::default() })
+}
+
+fn read_csv(path: &Path) -> Result<Found, CliError> {
     let file = File::open(path).map_err(CliError::file("read", path))?;
     let (history, tally) = read(BufReader::new(file)).map_err(|error| match error {
         ReadError::Io(source) => CliError::file("read", path)(source),
@@ -165,8 +202,8 @@ fn read_csv(path: &Path) -> Result<(History, Input), CliError> {
     let Tally { rows, dropped } = tally;
     let left_out =
         dropped.into_iter().map(|(fault, count)| LeftOut::new(count, format!("rows {}", fault.text())));
-    let input = Input { rows, runs: runs(&history), left_out: left_out.collect() };
-    Ok((history, input))
+    let input = Input { rows, runs: runs(&history), left_out: left_out.collect(), is_cut: false };
+    Ok(Found { history, input, ..Found::default() })
 }
 
 fn of_sacct(tally: &ReadTally, jobs: usize, history: &History) -> Input {
@@ -180,7 +217,7 @@ fn of_sacct(tally: &ReadTally, jobs: usize, history: &History) -> Input {
         let count = u64::try_from(jobs - runs).unwrap_or(u64::MAX);
         left_out.push(LeftOut::new(count, "jobs that did not end as COMPLETED".to_owned()));
     }
-    Input { rows: tally.rows, runs, left_out }
+    Input { rows: tally.rows, runs, left_out, is_cut: false }
 }
 
 fn runs(history: &History) -> usize {

@@ -1,14 +1,14 @@
 //! One workload on a terminal: what each count takes, what is best, and how it looks.
 
-use super::{Asked, Input, plot};
-use crate::args::ScaleArgs;
+use super::{Asked, Input, causes, plot};
 use crate::format::{self, clean, fraction};
 use crate::output::{Answer, Block, Table as Cells, json};
+use pillion_core::Fraction;
 use pillion_core::units::JOULES_PER_KILOWATT_HOUR;
 use pillion_scale::answers::{
     BreakEven, Budget, Choice, best_per_gpu, best_per_watt, break_even, within_budget, within_deadline,
 };
-use pillion_scale::{EnoughCpus, Measure, Row, Table, Workload, enough_cpus};
+use pillion_scale::{Cause, EnoughCpus, Measure, Row, Table, Workload, enough_cpus};
 use serde::Serialize;
 
 const COLUMNS: [&str; 11] = [
@@ -27,7 +27,8 @@ const COLUMNS: [&str; 11] = [
 
 /// What is asked of a table.
 pub(super) struct Questions<'q> {
-    pub(super) args: &'q ScaleArgs,
+    pub(super) efficiency: Fraction,
+    pub(super) deadline_seconds: Option<f64>,
     pub(super) budgets: &'q [Asked],
 }
 
@@ -50,6 +51,8 @@ struct Report<'r> {
     enough_cpus: Vec<EnoughCpus>,
     runs_of_other_layouts: usize,
     gpus_with_times_apart: &'r [u32],
+    /// Why each measured count takes what it takes, where its devices were watched.
+    causes: &'r [Cause],
 }
 
 #[derive(Debug, Serialize)]
@@ -65,8 +68,14 @@ struct BudgetAnswer {
     choice: Option<Choice>,
 }
 
-pub(super) fn answer(workload: &Workload, table: &Table, input: &Input, questions: &Questions<'_>) -> Answer {
-    let report = report(workload, table, input, questions);
+pub(super) fn answer(
+    workload: &Workload,
+    table: &Table,
+    input: &Input,
+    questions: &Questions<'_>,
+    causes: &[Cause],
+) -> Answer {
+    let report = Report { causes, ..report(workload, table, input, questions) };
     let mut cells = Cells::new(&COLUMNS);
     table.rows.iter().for_each(|row| cells.push(line(row)));
     let mut blocks = vec![text(&title(&report)), text(""), Block::Table(cells.clone(), 0), text("")];
@@ -74,6 +83,7 @@ pub(super) fn answer(workload: &Workload, table: &Table, input: &Input, question
     blocks.push(text(""));
     blocks.extend(plot::draw(&table.rows).iter().map(|drawn| text(drawn)));
     blocks.push(text(""));
+    blocks.extend(causes::blocks(causes));
     blocks.extend(doubts(&report, table).iter().map(|sentence| text(sentence)));
     Answer { blocks, parsable: cells, json: json::render(&report) }
 }
@@ -88,7 +98,7 @@ fn report<'r>(
     input: &'r Input,
     questions: &Questions<'_>,
 ) -> Report<'r> {
-    let Questions { args, budgets } = questions;
+    let Questions { efficiency, deadline_seconds, budgets } = questions;
     let budget = |asked: &Asked| BudgetAnswer {
         budget: asked.budget,
         asked: asked.words.clone(),
@@ -102,16 +112,16 @@ fn report<'r>(
         gpus_per_node: table.shape.gpus_per_node(),
         input,
         rows: &table.rows,
-        break_even: break_even(table, args.efficiency.value()),
+        break_even: break_even(table, efficiency.value()),
         best_per_gpu: best_per_gpu(table),
         best_per_watt: best_per_watt(table),
-        deadline: args
-            .deadline
+        deadline: deadline_seconds
             .map(|seconds| DeadlineAnswer { seconds, choice: within_deadline(table, seconds) }),
         budgets: budgets.iter().map(budget).collect(),
         enough_cpus: enough_cpus(&workload.runs),
         runs_of_other_layouts: table.other_layouts,
         gpus_with_times_apart: &table.apart,
+        causes: &[],
     }
 }
 
@@ -269,5 +279,7 @@ fn doubts(report: &Report<'_>, table: &Table) -> Vec<String> {
 
 /// A line a cause.
 pub(super) fn left_out(input: &Input) -> Vec<String> {
-    input.left_out.iter().map(|it| format!("left out: {} {}", it.count, it.cause)).collect()
+    let causes = input.left_out.iter().map(|it| format!("left out: {} {}", it.count, it.cause));
+    let older = input.is_cut.then(|| format!("left out: runs that are older than the newest {}", input.rows));
+    causes.chain(older).collect()
 }

@@ -122,7 +122,9 @@ impl<'g, 'a> Groups<'g, 'a> {
         let mut links = Vec::new();
         for cohort in self.cohorts() {
             for (at, a) in cohort.iter().enumerate() {
-                for b in &cohort[at..] {
+                // Nobody shares with himself.
+                let is_one = self.vertices[*a].len() < 2;
+                for b in &cohort[at + usize::from(is_one)..] {
                     let sharings = self.sharings(candidates, self.kinds[*a], self.kinds[*b]);
                     let possible = sharings.into_iter().flatten();
                     let possible = possible.filter(|candidate| !candidates.is_ruled_out(*candidate));

@@ -1,0 +1,119 @@
+//! How a training scales, on real Slurm: a simulated distributed workload on 1, 2 and 4 devices of a cluster that is only observed, run by
+//! a campaign as jobs of a user, one rank made slow on four. What is told of it is what the model that made it says, and the slow rank
+//! is named.
+
+use pillion_tests::wait::{Look, wait_for};
+use pillion_tests::{Cluster, ClusterSpec};
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_mins(2);
+/// The model, in seconds of the clock: what is not divided, what is, and how much longer the last of four ranks takes.
+const SERIAL_SECONDS: f64 = 8.0;
+const DIVIDED_SECONDS: f64 = 100.0;
+const SLOW_RATIO: f64 = 1.5;
+const TOLERANCE: f64 = 0.05;
+
+/// A rank a GPU, each with its part of the work; all wait for the last.
+fn script(time_scale: f64) -> String {
+    let work = DIVIDED_SECONDS * time_scale;
+    format!(
+        "#!/bin/bash\n#SBATCH --gres=gpu:1\n#SBATCH --time=10\nsleep {SERIAL_SECONDS}\ngpus=(${{SLURM_JOB_GPUS//,/ }})\n\
+         for at in \"${{!gpus[@]}}\"; do\n\
+         factor=1\n[[ ${{#gpus[@]}} == 4 && $at == 3 ]] && factor={SLOW_RATIO}\n\
+         seconds=$(awk \"BEGIN {{ print {work} / ${{#gpus[@]}} * $factor }}\")\n\
+         SLURM_JOB_GPUS=${{gpus[at]}} CUDA_VISIBLE_DEVICES=${{gpus[at]}} pillion-load gemm-hog --seconds \"$seconds\" &\n\
+         done\nwait\n"
+    )
+}
+
+fn model(gpus: u32) -> f64 {
+    let slow = if gpus == 4 { SLOW_RATIO } else { 1.0 };
+    SERIAL_SECONDS + DIVIDED_SECONDS / f64::from(gpus) * slow
+}
+
+fn json(output: &std::process::Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// The measured rows of a table are what the model says.
+fn is_as_the_model(table: &Value) {
+    let rows: Vec<&Value> =
+        table["rows"].as_array().unwrap().iter().filter(|row| row["source"] == "measured").collect();
+    assert_eq!(
+        rows.iter().map(|row| row["gpus"].as_u64().unwrap()).collect::<Vec<_>>(),
+        [1, 2, 4],
+        "{table:#}"
+    );
+    for row in rows {
+        let gpus = u32::try_from(row["gpus"].as_u64().unwrap()).unwrap();
+        let (time, speedup) = (model(gpus), model(1) / model(gpus));
+        for (name, expected) in [
+            ("time_seconds", time),
+            ("speedup_ratio", speedup),
+            ("efficiency_ratio", speedup / f64::from(gpus)),
+            ("gpu_hours", time * f64::from(gpus) / 3600.0),
+        ] {
+            let told = row[name]["expected"].as_f64().unwrap();
+            assert!(
+                (told / expected - 1.0).abs() < TOLERANCE,
+                "{gpus} GPUs, {name}: {told}, the model {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_distributed_workload_is_measured_as_its_model_made_it_and_its_slow_rank_is_named() {
+    let mut cluster = Cluster::start(ClusterSpec::observed(1)).unwrap();
+    cluster.start_observing().unwrap();
+    let path = cluster.home("alice").join("train.sh");
+    std::fs::write(&path, script(cluster.spec().time_scale)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+
+    // Somebody begins it and goes; somebody else comes back and stays.
+    let words = ["characterize", "--gpus", "1,2,4", "--json"];
+    let begun =
+        cluster.pillion_as("alice", &words).unwrap().args(["--no-wait", "train.sh"]).output().unwrap();
+    assert!(begun.status.success(), "{begun:?}");
+    let jobs = |told: &Value| {
+        let runs = told["runs"].as_array().unwrap();
+        runs.iter().map(|run| run["job_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let before = jobs(&json(&begun));
+    assert_eq!(before.len(), 3, "all are submitted");
+    let done = cluster.pillion_as("alice", &words).unwrap().arg("train.sh").output().unwrap();
+    assert!(done.status.success() && done.stderr.is_empty(), "{done:?}");
+    let told = json(&done);
+    assert_eq!(jobs(&told), before, "none is submitted twice");
+    is_as_the_model(&told["scale"]);
+
+    // The same from what agents observed, with who is to blame.
+    let observed = wait_for("three observed runs", SOON, || {
+        let asked = cluster.pillion_as("alice", &["scale", "train.sh", "--json"])?.output().unwrap();
+        let told: Value = serde_json::from_slice(&asked.stdout).unwrap_or_default();
+        let counts = told["causes"].as_array().map_or(0, Vec::len);
+        let said = format!("{told} {}", String::from_utf8_lossy(&asked.stderr));
+        Ok(if counts == 3 { Look::Ready(told) } else { Look::NotYet(said) })
+    })
+    .unwrap();
+    is_as_the_model(&observed);
+    let four = &observed["causes"][2];
+    let odd = four["odd_ranks"].as_array().unwrap();
+    assert_eq!(odd.len(), 1, "{four:#}");
+    assert_eq!(
+        (&odd[0]["node"], &odd[0]["device"], &odd[0]["oddity"]),
+        (&"w1".into(), &"g3".into(), &"slow".into())
+    );
+    assert!(four["idle_ranks_seconds"].as_f64().unwrap() > 0.0, "{four:#}");
+    assert!(observed["causes"][1]["odd_ranks"].as_array().unwrap().is_empty(), "{observed:#}");
+    assert!(observed["rows"][0]["energy_joules"]["expected"].as_f64().unwrap() > 0.0, "by meter");
+    let text = cluster.pillion_as("alice", &["scale", "train.sh"]).unwrap().stdout().unwrap();
+    assert!(text.contains("the slow rank is g3 on w1"), "{text}");
+
+    // It is nobody else's to see.
+    let others = cluster.pillion_as("bob", &["scale", "train.sh"]).unwrap().output().unwrap();
+    assert!(!others.status.success() && others.stdout.is_empty(), "{others:?}");
+    cluster.stop_observing().unwrap();
+}
