@@ -29,6 +29,7 @@ impl UserPolicy {
         }
     }
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
     fn is_same_user(&self) -> bool {
         *self == Self::SameUser
     }
