@@ -86,13 +86,14 @@ fn show(account: &AccountResponse) -> Answer {
         blocks.push(Block::Line("None was seen by Pillion; choose another time with -S and -E".to_owned()));
     } else {
         blocks.push(Block::Table(table, 0));
+        let alarms = account.memory_alarms.filter(|alarms| alarms.told > 0);
+        blocks.extend(alarms.map(|MemoryAlarms { told, came_true }| {
+            Block::Line(format!(
+                "Of {told} that would probably run out of GPU memory (memory-growing) {came_true} did"
+            ))
+        }));
     }
     blocks.extend(account.scaling.as_ref().map(|sum| Block::Line(above(sum))));
-    if let Some(MemoryAlarms { told, came_true }) = account.memory_alarms.filter(|alarms| alarms.told > 0) {
-        blocks.push(Block::Line(format!(
-            "Of {told} that would probably run out of GPU memory (memory-growing) {came_true} did"
-        )));
-    }
     Answer { blocks, parsable, json: json::render(account) }
 }
 
