@@ -54,6 +54,7 @@ const ARROWS: [(&str, &[&str]); 30] = [
             "pillion-metrics",
             "pillion-proto",
             "pillion-pairing",
+            "pillion-scale",
             "pillion-slurm",
             "pillion-fake-slurm",
             "pillion-store",
@@ -75,7 +76,7 @@ const ARROWS: [(&str, &[&str]); 30] = [
         ],
     ),
     ("pillion-memory-store", &["pillion-core", "pillion-pairing", "pillion-store"]),
-    ("pillion-web", &["pillion-core", "pillion-api"]),
+    ("pillion-web", &["pillion-core", "pillion-api", "pillion-scale"]),
     (
         "pillion-cli",
         &[

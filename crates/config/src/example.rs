@@ -53,7 +53,10 @@ fn write_key(text: &mut String, section: &Section, key: &Key) {
         return;
     }
     let shown = key.example.as_ref().unwrap_or(&key.default);
-    let mark = if key.default.is_null() { "#" } else { "" };
+    // What has no default is not in force before somebody writes it, and neither is what stands here only to be seen.
+    let is_empty =
+        matches!(&key.default, Value::Array(items) if items.is_empty() && key.schema["minItems"] != 1);
+    let mark = if key.default.is_null() || (is_empty && key.example.is_some()) { "#" } else { "" };
     let _ = writeln!(text, "{mark}{} = {}", key.name, toml_text(shown));
 }
 

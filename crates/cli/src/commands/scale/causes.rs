@@ -1,7 +1,7 @@
 //! Why counts take what they take, on a terminal: what devices did, into what the overhead falls apart, and which rank is not as the
 //! others are.
 
-use super::show::{quantity, time};
+use super::amounts::{quantity, time};
 use crate::format::{self, fraction};
 use crate::output::{Block, Table};
 use pillion_scale::{Cause, OddRank, Oddity};

@@ -1,6 +1,7 @@
 //! `pillion scale`: how many GPUs a training is worth, from files of runs, or from what the scheduler's agents observed. Nothing is
 //! changed; what is said of runs is `pillion-scale`'s.
 
+mod amounts;
 mod causes;
 mod observed;
 mod plot;

@@ -1,5 +1,6 @@
 //! One workload on a terminal: what each count takes, what is best, and how it looks.
 
+use super::amounts::{quantity, time};
 use super::{Asked, Input, causes, plot};
 use crate::format::{self, clean, fraction};
 use crate::output::{Answer, Block, Table as Cells, json};
@@ -152,26 +153,9 @@ fn line(row: &Row) -> Vec<String> {
     ]
 }
 
-/// From a minute on as Slurm writes it, below in seconds.
-pub(super) fn time(seconds: f64) -> String {
-    if seconds >= 60.0 { format::duration(Some(seconds)) } else { format!("{} s", quantity(seconds)) }
-}
-
 /// More GPUs can be worth more than their number, and then nothing is lost.
 fn signed_time(seconds: f64) -> String {
     if seconds < 0.0 { format!("-{}", time(-seconds)) } else { time(seconds) }
-}
-
-/// Three digits that count.
-pub(super) fn quantity(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        size if size >= 99.95 => format!("{value:.0}"),
-        size if size >= 9.995 => format!("{value:.1}"),
-        size if size >= 0.9995 => format!("{value:.2}"),
-        size if size >= 0.001 => format!("{value:.4}"),
-        _ => format!("{value:.2e}"),
-    }
 }
 
 fn answers(report: &Report<'_>) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! All workloads at a glance: where each one's break-even lies, and what was spent beyond.
 
+use super::amounts::quantity;
 use super::{Input, show};
 use crate::args::ScaleArgs;
 use crate::format::{self, clean, fraction};
@@ -66,17 +67,17 @@ fn head(sum: &Sum, args: &ScaleArgs) -> Vec<String> {
         lines.push(format!(
             "{} of {} GPU-hours above their break-even (an efficiency of {least}), in {known} with runs at several counts",
             fraction(Some(part)),
-            show::quantity(sum.gpu_hours)
+            quantity(sum.gpu_hours)
         ));
         if let Some(price) = args.price {
-            lines.push(format!("worth {} at your price", show::quantity(sum.gpu_hours_above * price)));
+            lines.push(format!("worth {} at your price", quantity(sum.gpu_hours_above * price)));
         }
     } else {
         lines.push(format!("{known} with runs at several counts; break-even at an efficiency of {least}"));
     }
     if sum.one_count > 0 {
         let hours = if sum.gpu_hours_one_count > 0.0 {
-            format!(" ({} GPU-hours)", show::quantity(sum.gpu_hours_one_count))
+            format!(" ({} GPU-hours)", quantity(sum.gpu_hours_one_count))
         } else {
             String::new()
         };
@@ -97,8 +98,8 @@ fn line(summary: &Summary) -> Vec<String> {
         summary.runs.to_string(),
         format::listed(&summary.gpus),
         format!("{}{further}", summary.break_even_gpus),
-        summary.gpu_hours.map(show::quantity).unwrap_or_default(),
-        summary.gpu_hours_above.map(show::quantity).unwrap_or_default(),
+        summary.gpu_hours.map(quantity).unwrap_or_default(),
+        summary.gpu_hours_above.map(quantity).unwrap_or_default(),
         fraction(part),
     ]
 }
