@@ -48,8 +48,12 @@ pub(crate) fn facts(
         let Some(submitted) = submitted else { continue };
         for task in tasks_of(order) {
             let mut job = job(order, &submitted, task, &done);
-            job.allocations = log.allocations.remove(&job.name).unwrap_or_default();
             job.starts = starts.remove(&(order.number, task)).unwrap_or_default();
+            // Slurm may have taken what its client gave up waiting for.
+            if let Some(start) = job.starts.first().filter(|_| job.name.is_empty()) {
+                job.name.clone_from(&start.job);
+            }
+            job.allocations = log.allocations.remove(&job.name).unwrap_or_default();
             job.accounts = accounts.remove(&job.name).unwrap_or_default();
             job.left = left.remove(&job.name);
             jobs.push(job);
@@ -190,7 +194,12 @@ fn starts(cluster: &Cluster) -> Result<BTreeMap<NumberAndTask, Vec<Start>>> {
 fn begun(at: f64, restarts: u32, words: &BTreeMap<&str, &str>) -> Start {
     let word = |name: &str| words.get(name).copied().unwrap_or_default();
     let kept = ["decision", "cap", "limit", "pipe", "ccs"];
+    let job = match (word("array"), word("task")) {
+        ("", _) => word("job").to_owned(),
+        (array, task) => format!("{array}_{task}"),
+    };
     Start {
+        job,
         at,
         restarts,
         node: word("node").to_owned(),

@@ -123,6 +123,8 @@ pub struct Start {
     pub shards: Option<u32>,
     /// Names of variables of ours that it found.
     pub ours: String,
+    /// As Slurm calls the job, in its own environment: `12`, `12_3`.
+    pub job: String,
     /// What else it printed: decision, cap, limit, pipe, ccs.
     pub words: BTreeMap<String, String>,
 }
@@ -154,7 +156,7 @@ pub struct Job {
     pub order: Order,
     /// Which task of it.
     pub task: Option<u32>,
-    /// As Slurm calls it: `12`, `12_3`. Empty where the submission was not answered with one.
+    /// As Slurm calls it: `12`, `12_3`. Empty where the submission was not answered with one, and it never ran to say so itself.
     pub name: String,
     /// From `sbatch` to its answer.
     pub submitted: Span,

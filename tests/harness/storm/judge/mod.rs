@@ -1,7 +1,7 @@
 //! Finds the harm in what is known of a storm; pure.
 //!
 //! A harm is what plain Slurm would not have done to the job. Where `slurmctld` was killed (it saves its state some seconds
-//! late), could not answer, or a node's `slurmd` was broken, plain Slurm harms jobs as well: such harms are told apart as excused.
+//! late), could not answer, or a node's `slurmd` or driver was broken, plain Slurm harms jobs as well: such harms are told apart as excused.
 
 mod devices;
 mod environment;
@@ -13,7 +13,7 @@ mod tests;
 
 pub(in crate::storm) use waiting::waits;
 
-use super::facts::{Facts, Job, Span};
+use super::facts::{Facts, Job, Span, Start};
 use super::plan::{Broken, How, Part};
 use std::fmt;
 
@@ -174,6 +174,17 @@ fn excuse(facts: &Facts, job: &Job, kind: HarmKind) -> Option<String> {
                 one.node == node && span.meets(&away)
             });
             met.then(|| format!("slurmd of {node} was broken about then"))
+        }
+        // A program whose device does not answer gives up, wherever it runs.
+        Broken::Process(Part::Driver(node), _) if kind == HarmKind::EndedWrong => {
+            let gave_up = |start: &Start| {
+                let until = start.ended_at.unwrap_or(f64::INFINITY);
+                start.node == node
+                    && start.exit.is_some_and(|exit| exit != 0)
+                    && outage.span.meets(&Span { from: start.at, until })
+            };
+            let met = job.starts.last().is_some_and(gave_up);
+            met.then(|| format!("the driver of {node} did not answer then"))
         }
         _ => None,
     })

@@ -472,3 +472,19 @@ fn what_plain_slurm_may_have_done_is_told_apart() {
     assert_eq!(broken(Part::Slurmd("n2"), How::Kill), (1, 0), "it ran on the other node");
     assert_eq!(broken(Part::Scheduler, How::Kill), (1, 0));
 }
+
+#[test]
+fn a_job_whose_device_did_not_answer_fails_on_plain_slurm_too() {
+    let frozen = |node, exit| {
+        doctored(|facts| {
+            let job = &mut facts.jobs[1];
+            job.starts[0].exit = Some(exit);
+            job.accounts[0].state = "FAILED".into();
+            let span = Span { from: job.starts[0].at - 1.0, until: job.starts[0].at + 60.0 };
+            let broken = Broken::Process(Part::Driver(node), How::Freeze);
+            facts.outages.push(Outage { broken, span });
+        })
+    };
+    assert!(!frozen("n1", 1).contains(&HarmKind::EndedWrong));
+    assert!(frozen("n2", 1).contains(&HarmKind::EndedWrong), "another node's");
+}
