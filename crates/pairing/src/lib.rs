@@ -26,7 +26,7 @@ pub mod view;
 
 pub use allow::AllowList;
 pub use history::{Observation, ObservedTenant};
-pub use model::{Contention, Hope, InterferenceModel, Learned, PredictError, SpeedEstimate, TenantInput};
+pub use model::{Contention, InterferenceModel, Learned, PredictError, SpeedEstimate, TenantInput};
 pub use plan::{Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
 pub use planner::{
     Demands, OBSERVED_PEAK_RATIO, known, leaves_room, may_join_first_run, memory_need, pairings, plan,

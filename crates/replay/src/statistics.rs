@@ -51,6 +51,11 @@ impl Estimate {
         Self { low: expected - reach, expected, high: expected + reach }
     }
 
+    /// Of the opposite.
+    pub(crate) fn negated(self) -> Self {
+        Self { low: -self.high, expected: -self.expected, high: -self.low }
+    }
+
     /// The same of what can only be positive.
     pub(crate) fn of_counts(draws: &[f64]) -> Self {
         Self::of(draws).at_least(0.0)

@@ -48,7 +48,7 @@ fn answered(first: &str, series: Series) -> (&'static str, String) {
     };
     let (query, start) = (of("query"), of("start").parse::<u64>());
     let (Ok(start), Ok(end), Ok(step)) = (start, of("end").parse::<u64>(), of("step").parse::<u64>()) else {
-        return refused("invalid parameter \"start\": cannot parse");
+        return refused("invalid parameter \"start\": cannot parse \"\" to a valid timestamp");
     };
     if end < start {
         return refused("invalid parameter \"end\": end timestamp must not be before start time");

@@ -8,7 +8,6 @@
 //! ```
 
 mod learn;
-mod remembered;
 mod seats;
 #[cfg(test)]
 mod tests;
@@ -26,7 +25,6 @@ use pillion_core::share::Sharing;
 use pillion_core::{Shards, WorkloadKey};
 use pillion_pairing::model::{Owners, TrainOptions, train};
 use pillion_pairing::{Learned, Observation, Pairing, Policy, ProfileBook, pairings};
-use remembered::{Remembered, Remembering};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -227,8 +225,6 @@ struct Pool<'p> {
     observations: Vec<Observation>,
     trained_on: usize,
     model: Learned,
-    /// What the model has said since it last learnt.
-    remembered: Remembered,
     events: BinaryHeap<Reverse<Event>>,
     now: f64,
     next_group: u64,
@@ -296,7 +292,6 @@ impl<'p> Pool<'p> {
             observations: Vec::new(),
             trained_on: 0,
             model: train(&ProfileBook::default(), &[], &options()),
-            remembered: Remembered::default(),
             events: BinaryHeap::new(),
             now: 0.0,
             next_group: 1,
@@ -374,8 +369,7 @@ impl<'p> Pool<'p> {
     fn plan(&mut self) -> bool {
         let Some(view) = self.view() else { return false };
         self.outcome.plans += 1;
-        let model = Remembering { model: &self.model, remembered: &self.remembered };
-        let planned = pairings(&view, &model, &self.setting.policy);
+        let planned = pairings(&view, &self.model, &self.setting.policy);
         let has_started = !planned.is_empty();
         for pairing in &planned {
             self.carry_out(pairing);
@@ -411,7 +405,6 @@ impl<'p> Pool<'p> {
             self.known.iter().flatten().map(|known| known.profile.clone()).collect();
         let book = ProfileBook::from(known);
         self.model = train(&book, &self.observations, &options());
-        self.remembered.forget();
         self.trained_on = seen;
     }
 }

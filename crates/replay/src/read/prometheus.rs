@@ -397,6 +397,37 @@ mod tests {
     }
 
     #[test]
+    fn what_a_prometheus_was_recorded_to_answer_is_joined() {
+        // Of a Prometheus 2.42 that held half an hour of pages as both exporters write them (jobstats' with the label jobid): two GPUs
+        // of n1, of which job 7 and then job 8 held one. Made without marks of staleness, so that job 7 is still told of once after
+        // its end.
+        let recorded: FxHashMap<String, serde_json::Value> =
+            serde_json::from_str(include_str!("prometheus.json")).unwrap();
+        let mut accounting = crate::read::tests::accounting(2);
+        let n1 = accounting.nodes.number("n1");
+        let start = 1_790_812_800;
+        for (job, (id, from, to)) in accounting.jobs.iter_mut().zip([(7, 0, 899), (8, 900, 1800)]) {
+            (job.id, job.node, job.nodes) = (id, n1, 1);
+            (job.started_at, job.ended_at) = (start + from, start + to);
+        }
+        let mut joined = Joined::new(&accounting);
+        let names = ["holder", "busy", "units", "bandwidth", "memory", "power"];
+        for (question, name) in Question::ALL.into_iter().zip(names) {
+            joined.take(question, recorded[name].to_string().as_bytes()).unwrap();
+        }
+        assert_eq!((joined.dropped, joined.parts, joined.partial), (0, 0, 0));
+        assert_eq!((joined.unheld, joined.elsewhere), (56, 3), "the free GPU; job 7 after its end");
+        let telemetry = joined.into_telemetry();
+        for (job, busy, memory) in [(7, 0.2, 7_340_032_000), (8, 0.6, 8_388_608_000)] {
+            let used = telemetry.over(job, Usage::default());
+            let near = |value: Option<f32>, wanted: f32| (value.unwrap() - wanted).abs() < 1e-6;
+            assert!(near(used.busy_fraction, busy) && near(used.power_watts, 120.0), "{used:?}");
+            assert!(near(used.sm_active_fraction, 0.25) && near(used.memory_bandwidth_fraction, 0.125));
+            assert_eq!(used.memory_bytes_peak, Some(memory));
+        }
+    }
+
+    #[test]
     fn without_uuids_a_gpu_is_known_by_its_number_on_its_node() {
         let accounting = accounting();
         let mut joined = Joined::new(&accounting);

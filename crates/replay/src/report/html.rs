@@ -168,6 +168,9 @@ fn risks(report: &Report) -> Markup {
 
 /// `40 s`, `25 min`, `2.1 h`.
 fn time(seconds: f64) -> String {
+    if seconds <= -0.5 {
+        return format!("-{}", time(-seconds));
+    }
     if seconds < 90.0 {
         return format!("{seconds:.0} s");
     }
@@ -196,18 +199,20 @@ fn waits(report: &Report) -> Markup {
                 p.small {
                     (percent(setting.pool_fraction)) " of the nodes, " (percent(setting.adoption_fraction)) " of the users: "
                     (whole(waits.users_gain)) " users wait less by more than a minute, " (whole(waits.users_lose)) " longer."
-                    @if !waits.losers.is_empty() {
-                        " Most of all: "
-                        @for (at, loser) in waits.losers.iter().enumerate() {
-                            @if at > 0 { ", " }
-                            (loser.user) " by " (time(loser.wait_seconds_more))
-                        }
-                        "."
-                    }
+                    (named("Less, most of all: ", waits.gainers.iter().map(|who| (&who.user, who.by()))))
+                    (named("Longer, most of all: ", waits.losers.iter().map(|who| (&who.user, who.by()))))
                 }
             } }
         }
     }
+}
+
+/// ` Longer, most of all: alice by 25 min (20 min to 30 min).`; nothing of nobody.
+fn named<'w>(what: &str, who: impl Iterator<Item = (&'w String, Estimate)>) -> Markup {
+    let named: Vec<String> = who
+        .map(|(user, by)| format!("{user} by {} ({} to {})", time(by.expected), time(by.low), time(by.high)))
+        .collect();
+    markup! { @if !named.is_empty() { " " (what) (named.join(", ")) "." } }
 }
 
 fn whole(estimate: Estimate) -> String {

@@ -121,8 +121,23 @@ pub struct WaitReport {
     pub users_gain: Estimate,
     /// Users that wait longer.
     pub users_lose: Estimate,
-    /// Those who wait longer most, in the mean over the draws.
+    /// Those who wait less most, in the mean over the draws.
+    pub gainers: Vec<Gainer>,
+    /// Those who wait longer most.
     pub losers: Vec<Loser>,
+}
+
+/// A user who waits less.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Gainer {
+    /// As the file names him.
+    pub user: String,
+    /// How much less, on average over his jobs.
+    pub wait_seconds_less: f64,
+    /// Its low and high; below 0 he waits longer.
+    pub wait_seconds_less_low: f64,
+    /// See there.
+    pub wait_seconds_less_high: f64,
 }
 
 /// A user who waits longer.
@@ -130,8 +145,46 @@ pub struct WaitReport {
 pub struct Loser {
     /// As the file names him.
     pub user: String,
-    /// How much longer, on average.
+    /// How much longer, on average over his jobs.
     pub wait_seconds_more: f64,
+    /// Its low and high; below 0 he waits less.
+    pub wait_seconds_more_low: f64,
+    /// See there.
+    pub wait_seconds_more_high: f64,
+}
+
+impl Gainer {
+    fn new((user, less): (String, Estimate)) -> Self {
+        let Estimate { low, expected, high } = less;
+        Self { user, wait_seconds_less: expected, wait_seconds_less_low: low, wait_seconds_less_high: high }
+    }
+    /// How much less he waits, in seconds.
+    pub const fn by(&self) -> Estimate {
+        let Self {
+            wait_seconds_less: expected,
+            wait_seconds_less_low: low,
+            wait_seconds_less_high: high,
+            ..
+        } = *self;
+        Estimate { low, expected, high }
+    }
+}
+
+impl Loser {
+    fn new((user, more): (String, Estimate)) -> Self {
+        let Estimate { low, expected, high } = more;
+        Self { user, wait_seconds_more: expected, wait_seconds_more_low: low, wait_seconds_more_high: high }
+    }
+    /// How much longer he waits, in seconds.
+    pub const fn by(&self) -> Estimate {
+        let Self {
+            wait_seconds_more: expected,
+            wait_seconds_more_low: low,
+            wait_seconds_more_high: high,
+            ..
+        } = *self;
+        Estimate { low, expected, high }
+    }
 }
 
 /// One size of the pool at one share of the users.
@@ -359,34 +412,30 @@ impl Replay {
         let users = |figure: fn(&Outcome) -> usize| {
             Estimate::of_counts(&draws.iter().map(|draw| count(figure(draw))).collect::<Vec<f64>>())
         };
+        let more = self.waits_more_of_users(draws);
+        let less = more
+            .iter()
+            .map(|(user, more)| (user.clone(), more.negated()))
+            .collect::<Vec<(String, Estimate)>>();
         WaitReport {
             managed: pair(|draw| draw.managed_waits),
             others: pair(|draw| draw.other_waits),
             all: pair(|draw| draw.all_waits),
             users_gain: users(|draw| draw.users_gain),
             users_lose: users(|draw| draw.users_lose),
-            losers: self.losers(draws),
+            gainers: most(less).map(Gainer::new).collect(),
+            losers: most(more).map(Loser::new).collect(),
         }
     }
 
-    /// Who waits longer in the mean over the draws: those who do most.
-    fn losers(&self, draws: &[&Outcome]) -> Vec<Loser> {
-        let mut sums: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+    /// By how much longer each user waits, over the draws in which all of his queue is known; of one draw alone nothing is said.
+    fn waits_more_of_users(&self, draws: &[&Outcome]) -> Vec<(String, Estimate)> {
+        let mut of_user: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         for (user, more) in draws.iter().flat_map(|draw| &draw.waits_more) {
-            let (sum, count) = sums.entry(*user).or_default();
-            *sum += more;
-            *count += 1.0;
+            of_user.entry(*user).or_default().push(*more);
         }
-        let means = sums.into_iter().map(|(user, (sum, count))| (user, sum / count));
-        let mut longer: Vec<(u32, f64)> = means.filter(|(_, more)| *more > ALIKE_SECONDS).collect();
-        longer.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        let named = longer.into_iter().take(NAMED_MAX);
-        named
-            .map(|(user, wait_seconds_more)| Loser {
-                user: self.accounting.users.text(user).to_owned(),
-                wait_seconds_more,
-            })
-            .collect()
+        let known = of_user.into_iter().filter(|(_, more)| more.len() > 1);
+        known.map(|(user, more)| (self.accounting.users.text(user).to_owned(), Estimate::of(&more))).collect()
     }
 
     /// How many GPU-hours of each workload there are, in how many runs, and what it is told by.
@@ -400,6 +449,13 @@ impl Replay {
         }
         workloads
     }
+}
+
+/// Those of whom it is most, of those of whom it is worth a word.
+fn most(mut of_users: Vec<(String, Estimate)>) -> impl Iterator<Item = (String, Estimate)> {
+    of_users.retain(|(_, seconds)| seconds.expected > ALIKE_SECONDS);
+    of_users.sort_by(|a, b| b.1.expected.total_cmp(&a.1.expected));
+    of_users.into_iter().take(NAMED_MAX)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a count of jobs")]

@@ -95,3 +95,14 @@ fn a_page_holds_foreign_names_as_text() {
     let page = super::html(&report);
     assert!(page.contains("&lt;script&gt;") && !page.contains("<script"), "{page}");
 }
+
+#[test]
+fn who_waits_longer_most_is_named_with_a_low_and_who_hardly_does_is_not() {
+    let by = |low: f64, expected: f64, high: f64| crate::Estimate { low, expected, high };
+    let users = [("a", by(50.0, 59.0, 68.0)), ("b", by(-10.0, 70.0, 150.0)), ("c", by(600.0, 900.0, 1200.0))];
+    let more: Vec<_> = users.map(|(user, more)| (user.to_owned(), more)).to_vec();
+    let less = more.iter().map(|(user, more)| (user.clone(), more.negated())).collect();
+    let named: Vec<String> = super::most(more).map(|(user, _)| user).collect();
+    assert_eq!((named, super::most(less).count()), (vec!["c".to_owned(), "b".to_owned()], 0));
+    assert_eq!(by(-10.0, 70.0, 150.0).negated(), by(-150.0, -70.0, 10.0));
+}

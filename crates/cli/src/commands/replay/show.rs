@@ -219,24 +219,37 @@ fn waits(report: &Report) -> Vec<Block> {
         for (name, pair) in [("sharing", waits.managed), ("others", waits.others), ("all", waits.all)] {
             table.push(wait_line(setting, name, &pair));
         }
-        let losers: Vec<String> = waits
-            .losers
-            .iter()
-            .map(|loser| format!("{} by {}", clean(&loser.user), seconds(loser.wait_seconds_more)))
-            .collect();
-        let losers =
-            if losers.is_empty() { String::new() } else { format!(", most of all {}", losers.join(", ")) };
+        let gainers = waits.gainers.iter().map(|who| (who.user.as_str(), who.by()));
+        let losers = waits.losers.iter().map(|who| (who.user.as_str(), who.by()));
         sentences.push(format!(
-            "  pool {}, {} of the users: {} users wait less by more than a minute, {} longer{losers}",
+            "  pool {}, {} of the users: {} users wait less by more than a minute{}; {} longer{}",
             pool(setting),
             users(setting),
             range(waits.users_gain, 0),
-            range(waits.users_lose, 0)
+            named(gainers),
+            range(waits.users_lose, 0),
+            named(losers)
         ));
     }
     lines.push(Block::Table(table, 2));
     lines.extend(sentences.iter().map(|sentence| line(sentence)));
     lines
+}
+
+/// `, most of all alice by 00:25:00 (00:20:00 to 00:30:00)`; nothing of nobody.
+fn named<'w>(who: impl Iterator<Item = (&'w str, Estimate)>) -> String {
+    let named: Vec<String> = who
+        .map(|(user, by)| {
+            let [expected, low, high] = [by.expected, by.low, by.high].map(signed);
+            format!("{} by {expected} ({low} to {high})", clean(user))
+        })
+        .collect();
+    if named.is_empty() { String::new() } else { format!(", most of all {}", named.join(", ")) }
+}
+
+/// What may be the other way round is said with its sign.
+fn signed(by: f64) -> String {
+    if by <= -0.5 { format!("-{}", seconds(-by)) } else { seconds(by) }
 }
 
 fn wait_line(setting: &SettingReport, name: &str, pair: &WaitPair) -> Vec<String> {
