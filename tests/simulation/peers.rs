@@ -60,8 +60,6 @@ struct Site {
     started: BTreeSet<JobStart>,
     held_seconds: f64,
     shared_seconds: f64,
-    /// For how many jobs plans had which reason to leave them waiting, over all looks.
-    reasons: BTreeMap<String, u64>,
 }
 
 impl Site {
@@ -86,7 +84,6 @@ impl Site {
             started: BTreeSet::new(),
             held_seconds: 0.0,
             shared_seconds: 0.0,
-            reasons: BTreeMap::new(),
         }
     }
 
@@ -179,6 +176,20 @@ impl Site {
         fitting.max_by_key(|gres_type| taken(gres_type)).expect("Slurm found room")
     }
 
+    /// Prints what jobs were told, from that one on, and why those who ran already were not joined.
+    async fn tell_why(&self, first: usize) {
+        let mut explanations = Vec::new();
+        for id in self.seen.keys().skip(first) {
+            let told = self.scheduler.context.store.explanations(*id).await.unwrap_or_default();
+            explanations.extend(told.into_iter().map(|(_, _, explanation)| explanation));
+        }
+        let hosts = explanations.iter().flat_map(|one| one.candidates.iter()).filter(|one| one.is_running);
+        let excluded = hosts.filter_map(|host| host.excluded_by);
+        println!("devices with two: {:.1} h", self.shared_seconds / 3600.0);
+        println!("jobs were told: {}", counted(explanations.iter().map(|one| one.reason)));
+        println!("who ran already was not joined: {}\n", counted(excluded));
+    }
+
     async fn run_queue(&mut self, orders: &[Order]) -> Figures {
         let (begun, first) = (self.now.seconds(), self.seen.len());
         let energy = |nodes: &[Node]| nodes.iter().map(Node::energy_joules).sum::<f64>();
@@ -197,42 +208,27 @@ impl Site {
                     self.scheduler.talk(node, REPORTS_MAX, false).await;
                 }
                 self.scheduler.tick_all().await;
-                let counts = self.scheduler.context.board().reason_counts.clone();
-                for (reason, count) in counts {
-                    *self.reasons.entry(reason.to_string()).or_default() += count;
-                }
             }
             if waiting.peek().is_none() && self.works.keys().all(|id| is_over(&self.slurm, *id)) {
                 break;
             }
         }
-        let mut excluded: BTreeMap<String, u64> = BTreeMap::new();
-        let mut decided: BTreeMap<String, u64> = BTreeMap::new();
-        for id in self.seen.keys().skip(first) {
-            for (_, _, explanation) in
-                self.scheduler.context.store.explanations(*id).await.unwrap_or_default()
-            {
-                *decided.entry(explanation.reason.to_string()).or_default() += 1;
-                for candidate in explanation.candidates.iter().filter(|one| one.is_running) {
-                    let why =
-                        candidate.excluded_by.as_ref().map_or("allowed".to_owned(), ToString::to_string);
-                    *excluded.entry(why).or_default() += 1;
-                }
-            }
-        }
-        println!("decided {decided:?}\nrunning partners {excluded:?}");
+        self.tell_why(first).await;
         let jobs: Vec<Option<JobEnd>> = self.seen.values().skip(first).map(end_of).collect();
         let last = self.seen.values().filter_map(|seen| seen.ended_at).fold(begun, f64::max);
         let energy_joules = energy(&self.nodes) - energy_before;
-        println!(
-            "{:?}: {:.1} h of devices with two; left waiting: {:?}",
-            self.way,
-            self.shared_seconds / 3600.0,
-            self.reasons
-        );
-        self.reasons.clear();
         figures(&jobs, PROMISE_RATIO, last - begun, self.held_seconds, energy_joules)
     }
+}
+
+/// How often each of these was said.
+fn counted<W: ToString>(words: impl Iterator<Item = W>) -> String {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for word in words {
+        *counts.entry(word.to_string()).or_default() += 1;
+    }
+    let counts: Vec<String> = counts.into_iter().map(|(word, count)| format!("{word} {count}")).collect();
+    counts.join(", ")
 }
 
 fn end_of(seen: &Seen) -> Option<JobEnd> {

@@ -112,7 +112,7 @@ async fn in_a_browser_every_link_leads_somewhere_and_nobody_else_is_asked() {
     assert!(!document.contains("tabindex=\"1\""));
     let links = values(&document, "href");
     let order: Vec<&str> =
-        links.iter().copied().filter(|href| *href != "/style.css" && *href != "/icon.svg").take(7).collect();
+        links.iter().copied().filter(|href| *href != "/style.css" && *href != "/icon.svg").take(8).collect();
     assert_eq!(order, ["#main", "/", "/", "/gains", "/heatmap", "/pairs", "/queue", "/idle"]);
     assert_eq!(document.matches("aria-current=\"page\"").count(), 1);
     assert_eq!((document.matches("<h1").count(), document.matches("<main").count()), (1, 1));
