@@ -16,6 +16,7 @@ pub(crate) mod limits;
 mod listing;
 mod naming;
 pub mod operator;
+mod owned;
 mod rightsize;
 mod scale;
 mod status;

@@ -1,7 +1,10 @@
 //! The operators' and users' service: reads the store and the board; what operators order is written down by `act`.
 
+mod observed;
+
 use super::auth::{Caller, caller};
 use super::naming::{self, Naming};
+use super::owned::{is_of, own_user_name};
 use super::top::to_u32;
 use super::{act, browse, events, explain, idle, job, listing, rightsize, scale, status, top};
 use crate::context::Context;
@@ -14,7 +17,6 @@ use pillion_auth::Prover;
 use pillion_core::device::DeviceDescription;
 use pillion_core::event::EventKind;
 use pillion_core::health::DeviceCondition;
-use pillion_core::profile::WorkloadProfile;
 use pillion_core::workload::on_any;
 use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId};
 use pillion_slurm::JobState;
@@ -88,42 +90,6 @@ impl OperatorServer {
         let board = self.context.board();
         let policy = &self.context.settings.policy;
         Ok(listing::queue_row(job, &scan, &decisions, &board.reasons, policy, shown))
-    }
-
-    /// One that is only observed: as it stands now, else as it was written down last.
-    async fn observed_status(
-        &self,
-        id: SlurmJobId,
-        caller: Caller,
-    ) -> Result<Option<api::JobStatus>, StoreError> {
-        let observed = Arc::clone(&self.context.board().observed);
-        let now = observed.jobs.iter().filter(|job| job.start.job_id == id).max_by_key(|job| job.start);
-        let stored = self.context.store.observed_job(id).await?;
-        let lesson = stored.as_ref().and_then(|(_, lesson)| lesson.clone());
-        let known = now.cloned().or(stored.map(|(job, _)| job)).filter(|job| caller.may_see(job.uid));
-        let Some(known) = known else { return Ok(None) };
-        let advice = match scale::advice_filter(&known) {
-            Some(filter) => scale::advice(&known, &self.pages.scaling(&filter).await?),
-            None => None,
-        };
-        let status = job::observed_status(&known, lesson, self.context.now());
-        Ok(Some(api::JobStatus { advice, ..status }))
-    }
-
-    /// Of workloads that the caller may see: everybody's, or his own.
-    async fn rightsized(
-        &self,
-        request: &api::RightsizeRequest,
-        caller: Caller,
-    ) -> Result<api::RightsizeResponse, StoreError> {
-        let own = own_user_name(&self.context, caller);
-        let profiles = self.context.store.profiles().await?;
-        let seen = profiles.iter().map(|stored| &stored.profile);
-        let seen = seen.filter(|it| caller.is_operator || own.as_ref().is_some_and(|own| is_of(it, own)));
-        let since = self.context.now() - Duration::from_hours(24 * rightsize::USED_DAYS);
-        let used = self.pages.used_devices(since).await?;
-        let models = rightsize::models(&self.context.agents.all());
-        Ok(rightsize::answer(&seen.collect::<Vec<_>>(), &models, &used, request))
     }
 
     async fn overview(
@@ -500,26 +466,8 @@ impl OperatorService for OperatorServer {
     }
 }
 
-/// Whether a workload is this user's: its key begins with whose it is.
-fn is_of(profile: &WorkloadProfile, user: &str) -> bool {
-    profile.workload.as_str().strip_prefix(user).is_some_and(|rest| rest.starts_with('/'))
-}
-
 fn json(value: &impl serde::Serialize) -> Result<String, Status> {
     serde_json::to_string(value).map_err(|error| Status::internal(error.to_string()))
-}
-
-/// The name of a calling user, from his jobs in the last scans.
-fn own_user_name(context: &Context, caller: Caller) -> Option<String> {
-    let (scan, observed) = {
-        let board = context.board();
-        (board.scan.clone(), Arc::clone(&board.observed))
-    };
-    let managed = scan.as_ref().and_then(|scan| {
-        scan.jobs.values().find(|job| Some(job.uid) == caller.uid).map(|job| job.user.to_string())
-    });
-    managed
-        .or_else(|| observed.jobs.iter().find(|job| Some(job.uid) == caller.uid).map(|job| job.user.clone()))
 }
 
 #[cfg(test)]
