@@ -38,7 +38,7 @@ pub fn html(report: &Report) -> String {
     .into_string()
 }
 
-const FOOT: &str = "Made by pillion replay from accounting records alone; nothing was installed and nothing changed. What is claimed is \
+const FOOT: &str = "Made by pillion replay from records that were there; nothing was installed and nothing changed. What is claimed is \
 the difference of two simulations by one program, never one between a simulation and history. How fast jobs run beside each other \
 has not been measured here; it is drawn from published measurements of jobs as busy. Users would submit otherwise once they \
 wait less; of that no replay knows.";
