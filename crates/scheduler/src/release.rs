@@ -331,8 +331,10 @@ impl Release {
         };
         let last = self.context.store.last_requeue(job.id).await?;
         let of_it = last.filter(|last| {
-            // Not of another job of that number.
-            mark.lease_restart_count == Some(last.start.restart_count) && last.decided_at >= job.submitted_at
+            // Not of another job of that number: that was decided before this one had its lease. Its time of submission tells
+            // nothing, for Slurm sets it anew at a requeue.
+            let had_lease = mark.lease_epoch.is_some_and(|lease| last.decided_at.epoch() >= lease);
+            mark.lease_restart_count == Some(last.start.restart_count) && had_lease
         });
         let need = of_it.and_then(|last| last.cause.memory_bytes()).map(|bytes| bytes.div_ceil(1 << 20));
         Ok(need.and_then(|mib| mark.again(mib.max(mark.memory_mib.unwrap_or(0)))))

@@ -314,6 +314,8 @@ impl World {
         }
         if let Some(record) = self.records.get_mut(&id) {
             record.restart_count += 1;
+            // The requeue counts as the submission from now on.
+            record.submitted_at = UnixTime::from_epoch(now.epoch());
             record.begin_at = begin_at;
             record.priority = priority;
             if was_over {
