@@ -11,7 +11,8 @@ use crate::backoff::Backoff;
 use crate::disk;
 use crate::ending::Endings;
 use crate::health::{self, Health};
-use crate::inventory::{self, Site};
+use crate::inventory::Site;
+use crate::looks;
 use crate::mechanism::{MechanismError, Mechanisms, Prepared};
 use crate::node::Node;
 use crate::procfs::ProcFs;
@@ -215,24 +216,13 @@ impl Devices {
         }
     }
 
-    /// Asks the driver again which devices there are, and takes up those that are new. Nothing changes for the others.
+    /// Takes up devices that are new, with their mechanisms.
     fn look_for_devices(&mut self) {
-        let known = self.node.devices();
-        let found = inventory::ask(self.backend.as_mut(), &self.site);
-        let new = inventory::unknown(&known, found.as_ref().map(Vec::as_slice).unwrap_or_default());
-        let fault = (known.is_empty() && new.is_empty()).then(|| inventory::fault(found.as_ref().err()));
-        self.backoff.asked(Instant::now(), !new.is_empty(), !known.is_empty() || !new.is_empty());
-        let reported = inventory::with(&known, &new, fault);
-        if !self.node.set_inventory(reported.clone()) {
+        let watching = (&mut self.health, &mut self.sampler);
+        let new =
+            looks::for_devices(self.backend.as_mut(), &self.site, &self.node, &mut self.backoff, watching);
+        if new.is_empty() {
             return;
-        }
-        if let Some(fault) = reported.fault {
-            warn!("{}; looking again", fault.detail);
-        }
-        for device in &new {
-            info!(device = device.index, uuid = %device.uuid, gres_type = %device.gres_type, "device taken up");
-            self.health.take_up(device);
-            self.sampler.take_up(device.clone());
         }
         // Those on the others have theirs.
         let shares: Vec<Share> = self
@@ -246,35 +236,17 @@ impl Devices {
         self.restore_mechanisms(&shares);
     }
 
-    fn read_all(&mut self) -> Result<DeviceStates, DeviceError> {
-        // Why there is none is told already, and looked for as often as is good.
-        if self.node.devices().is_empty() { Ok(Vec::new()) } else { self.backend.read_all() }
-    }
-
     fn sample(&mut self) {
         if self.backoff.is_due(Instant::now()) {
             self.look_for_devices();
         }
         let begun = Instant::now();
-        let states = self.read_all();
+        let states = looks::at_all(self.backend.as_mut(), &self.node);
         let now = self.clock.now();
         self.node.figures().sampled(now, begun.elapsed());
-        self.count_states(states.as_ref().ok());
+        looks::count(&self.node, states.as_ref().ok());
         self.watch_health(now, states.as_ref());
-        let states = match states {
-            Ok(states) => {
-                self.backend_fails = false;
-                states
-            }
-            Err(error) => {
-                if !self.backend_fails {
-                    warn!(error = %pillion_core::report(&error), "no device can be read");
-                }
-                self.backend_fails = true;
-                // Jobs that end meanwhile are still noticed.
-                Vec::new()
-            }
-        };
+        let states = looks::or_nothing(states, &mut self.backend_fails);
         let sampled = self.sampler.sample(now, states);
         self.node.figures().tenants(&sampled.tenants);
         self.health.outsiders(now, &sampled.outsiders);
@@ -296,15 +268,6 @@ impl Devices {
         let due = !self.sampler.is_idle() && now.seconds_since(self.saved_at) >= SAVE_SECONDS;
         if due || !sampled.ended.is_empty() {
             self.save();
-        }
-    }
-
-    /// Keeps for Prometheus what each device said, or that it could not.
-    fn count_states(&self, states: Option<&DeviceStates>) {
-        for device in self.node.devices().iter() {
-            let of_device = states.and_then(|states| states.iter().find(|(index, _)| *index == device.index));
-            let state = of_device.and_then(|(_, state)| state.as_ref().ok());
-            self.node.figures().read(&device.gres_type, state);
         }
     }
 
@@ -334,17 +297,7 @@ impl Devices {
                 (sentence, false) => info!(device = notice.index, "{sentence}"),
             }
         }
-        self.tell_conditions();
-    }
-
-    fn tell_conditions(&mut self) {
-        let conditions = self.health.conditions();
-        self.node.figures().conditions(&conditions);
-        self.conditions.send_if_modified(|reported| {
-            let is_new = *reported != conditions;
-            *reported = conditions;
-            is_new
-        });
+        looks::tell(&self.health, &self.node, &self.conditions);
     }
 
     fn ended(&mut self, start: JobStart) {
@@ -472,9 +425,7 @@ impl Devices {
 
     fn save(&mut self) {
         self.saved_at = self.clock.now();
-        if let Err(error) = disk::replace(&self.state_path, &self.sampler.state(), false) {
-            warn!(path = %self.state_path.display(), %error, "runs in progress cannot be written down");
-        }
+        looks::save(&self.sampler, &self.state_path);
     }
 }
 

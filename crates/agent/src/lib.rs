@@ -29,6 +29,7 @@ pub mod health;
 pub mod inventory;
 pub mod journal;
 mod journal_writer;
+mod looks;
 pub mod mechanism;
 pub mod metrics;
 pub mod mig_setup;

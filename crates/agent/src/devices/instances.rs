@@ -1,6 +1,7 @@
 //! Devices that are cut: settled at every look, and made whole for a job that Slurm started there alone.
 
 use super::Devices;
+use crate::looks;
 use crate::share::Own;
 use pillion_core::share::Share;
 use pillion_core::{GresType, JobStart, UnixTime};
@@ -59,7 +60,7 @@ impl Devices {
         for (start, bytes) in sized {
             self.sampler.has_instance(start, bytes);
         }
-        self.tell_conditions();
+        looks::tell(&self.health, &self.node, &self.conditions);
     }
 
     /// A start of another job whose tasks have this share's device, and no share of it.

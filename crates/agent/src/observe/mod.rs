@@ -17,6 +17,7 @@ use crate::health::{self, Health};
 use crate::inventory::{self, Site};
 use crate::journal::Journal;
 use crate::journal_writer::write_reports;
+use crate::looks;
 use crate::metrics;
 use crate::node::Node;
 use crate::procfs::ProcFs;
@@ -189,40 +190,18 @@ impl Observer {
         self.save();
     }
 
-    /// Asks the driver again which devices there are, and takes up those that are new.
-    fn look_for_devices(&mut self) {
-        let known = self.node.devices();
-        let found = inventory::ask(self.backend.as_mut(), &self.site);
-        let new = inventory::unknown(&known, found.as_ref().map(Vec::as_slice).unwrap_or_default());
-        let fault = (known.is_empty() && new.is_empty()).then(|| inventory::fault(found.as_ref().err()));
-        self.backoff.asked(Instant::now(), !new.is_empty(), !known.is_empty() || !new.is_empty());
-        if self.node.set_inventory(inventory::with(&known, &new, fault)) {
-            for device in &new {
-                info!(device = device.index, uuid = %device.uuid, "device taken up");
-                self.health.take_up(device);
-                self.sampler.take_up(device.clone());
-            }
-        }
-    }
-
     fn sample(&mut self) {
         if self.backoff.is_due(Instant::now()) {
-            self.look_for_devices();
+            let watching = (&mut self.health, &mut self.sampler);
+            looks::for_devices(self.backend.as_mut(), &self.site, &self.node, &mut self.backoff, watching);
         }
         let begun = Instant::now();
-        let has_devices = !self.node.devices().is_empty();
-        let states = if has_devices { self.backend.read_all() } else { Ok(Vec::new()) };
+        let states = looks::at_all(self.backend.as_mut(), &self.node);
         let now = self.clock.now();
         self.node.figures().sampled(now, begun.elapsed());
         self.watch_health(now, states.as_ref());
-        if let Err(error) = &states
-            && !self.backend_fails
-        {
-            warn!(error = %pillion_core::report(error), "no device can be read");
-        }
-        self.backend_fails = states.is_err();
-        // Jobs that end meanwhile are still noticed.
-        let sampled = self.sampler.sample(now, states.unwrap_or_default());
+        let states = looks::or_nothing(states, &mut self.backend_fails);
+        let sampled = self.sampler.sample(now, states);
         self.node.figures().tenants(&sampled.tenants);
         self.health.outsiders(now, &sampled.outsiders);
         for report in sampled.reports {
@@ -240,11 +219,7 @@ impl Observer {
     }
 
     fn watch_health(&mut self, now: UnixTime, states: Result<&DeviceStates, &DeviceError>) {
-        for device in self.node.devices().iter() {
-            let of_device =
-                states.ok().and_then(|states| states.iter().find(|(index, _)| *index == device.index));
-            self.node.figures().read(&device.gres_type, of_device.and_then(|(_, state)| state.as_ref().ok()));
-        }
+        looks::count(&self.node, states.ok());
         self.health.sampled(now, states);
         for notice in self.backend.notices() {
             self.health.noticed(now, &notice);
@@ -252,13 +227,7 @@ impl Observer {
             let (sentence, _) = health::sentence(&notice);
             info!(device = notice.index, "{sentence}");
         }
-        let conditions = self.health.conditions();
-        self.node.figures().conditions(&conditions);
-        self.conditions.send_if_modified(|reported| {
-            let is_new = *reported != conditions;
-            *reported = conditions;
-            is_new
-        });
+        looks::tell(&self.health, &self.node, &self.conditions);
     }
 
     fn answer(&self, answer: FromAgent) {
@@ -268,8 +237,6 @@ impl Observer {
 
     fn save(&mut self) {
         self.saved_at = self.clock.now();
-        if let Err(error) = disk::replace(&self.state_path, &self.sampler.state(), false) {
-            warn!(path = %self.state_path.display(), %error, "runs in progress cannot be written down");
-        }
+        looks::save(&self.sampler, &self.state_path);
     }
 }
