@@ -7,39 +7,24 @@ use anyhow::Context as _;
 use pillion_core::device::Mechanism;
 use pillion_device::simulated::Simulated;
 use pillion_tests::cluster::spec::{JobSubmit, PoolNode, SharingPolicy};
-use pillion_tests::peers::{Figures, JobEnd, Order, draw, figures, picture, table};
+use pillion_tests::peers::{
+    DEVICE_COUNT, DEVICE_MODEL, DEVICES_PER_NODE, Figures, JobEnd, NODES, Order, PROMISE_RATIO, SEED, Way,
+    draw, figures, named, picture, table,
+};
 use pillion_tests::wait::now;
 use pillion_tests::{Cluster, ClusterSpec};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const SEED: u64 = 17;
-const NODES: [&str; 2] = ["n1", "n2"];
-const DEVICES_PER_NODE: u32 = 8;
-const DEVICE_COUNT: u32 = 16;
-const DEVICE_MODEL: &str = "h200";
 /// How much faster simulated work runs than the clock.
 const TIME_SCALE: f64 = 60.0;
-/// What the site promises, and what every way is judged by: `policy.max_slowdown`'s own value.
-const PROMISE_RATIO: f64 = 1.25;
 /// The environment's name of the file for the picture.
 const PICTURE: &str = "PILLION_PICTURE";
 /// How often devices are looked at.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 /// How often the queue is looked at for its end.
 const QUEUE_PERIOD: Duration = Duration::from_secs(2);
-
-/// How a job asks for its device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// A device for itself.
-    Whole,
-    /// Half a device, beside whoever comes.
-    Shards,
-    /// `--colocate`.
-    Pillion,
-}
 
 fn spec(way: Way) -> ClusterSpec {
     let is_ours = way == Way::Pillion;
@@ -217,12 +202,7 @@ pub(crate) fn run(jobs: usize) -> anyhow::Result<()> {
             .map(|running| running.join().expect("it does not panic"))
     });
     let warm = run_queue(&ours, Way::Pillion, &draw(SEED, jobs, DEVICE_COUNT, 1), 1)?;
-    let ways = [
-        ("plain Slurm, whole GPUs", whole?),
-        ("Slurm's shards, two jobs a GPU", shards?),
-        ("Pillion, from an empty history", empty?),
-        ("Pillion, warm", warm),
-    ];
+    let ways = named(whole?, shards?, empty?, warm);
     let title = format!("{jobs} jobs on {DEVICE_COUNT} devices, nobody slower than {PROMISE_RATIO} times");
     println!("### {title}\n\n{}", table(&ways));
     print_bound(jobs)?;

@@ -1,6 +1,7 @@
 //! A user who lies: a workload is measured while it does next to nothing, and what runs under its name beside others then is
 //! another. He is found out while it runs, nobody joins him, and he shares with nobody for some runs, under whatever name.
 
+use crate::faults::wait_for_event;
 use crate::rides::{KNOWN_SECONDS, SOON, decisions, load, member_of, profile_count, script, starts, submit};
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
@@ -89,20 +90,7 @@ fn ran(cluster: &Cluster, works: &[(&str, &str, String)]) {
 
 /// Waits for the event that he does more than he was let in for; gives its text.
 fn found_out(cluster: &Cluster, job: SlurmJobId) -> String {
-    event_of(cluster, job, "profile-exceeded")
-}
-
-fn event_of(cluster: &Cluster, job: SlurmJobId, kind: &str) -> String {
-    wait_for(&format!("event {kind} of job {job}"), SOON, || {
-        let text = cluster.pillion_as("root", &["events", "--json"])?.stdout()?;
-        let value: Value = serde_json::from_str(&text).unwrap();
-        let events = value["events"].as_array().cloned().unwrap_or_default();
-        let is_it =
-            |event: &&Value| event["kind"] == kind && event["job_id"].as_str() == Some(&job.to_string());
-        let found = events.iter().find(is_it).map(|event| event["detail"].as_str().unwrap().to_owned());
-        Ok(found.map_or_else(|| Look::NotYet(text), Look::Ready))
-    })
-    .unwrap()
+    wait_for_event(cluster, job, "profile-exceeded")
 }
 
 #[test]
@@ -208,7 +196,7 @@ fn where_the_site_wants_it_who_uses_more_is_booked_with_more() {
     let before = shards(&cluster, "bob", first[1]);
     found_out(&cluster, first[1]);
     cluster.wait_for_job(first[1], &["COMPLETED"], SOON).unwrap();
-    event_of(&cluster, first[1], "use-exceeded");
+    wait_for_event(&cluster, first[1], "use-exceeded");
     end(&cluster, &first[..1]);
     // Only one that is no shorter than what is believed pays for it.
     ran(&cluster, &[("bob", QUIET, light(ENOUGH_SECONDS))]);

@@ -16,6 +16,8 @@ use pillion_core::share::Share;
 use pillion_core::{GresType, JobStart, NodeName, UnixTime, UserId};
 use pillion_device::simulated::{AttachRequest, ClientId, InProcess, Machine, MachineConfig, Phase};
 use pillion_device::{Backend, MpsControl, MpsSettings};
+use pillion_fake_slurm::FakeSlurm;
+use pillion_slurm::JobState;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -432,6 +434,22 @@ impl Node {
     /// What waits to be delivered, oldest first.
     pub(crate) fn pending(&self, count: usize) -> Vec<Report> {
         self.journal.iter().take(count).cloned().collect()
+    }
+}
+
+/// What Slurm ended, or has started anew, is killed on its node.
+pub(crate) fn end_those_gone(nodes: &mut [Node], slurm: &FakeSlurm, now: UnixTime) {
+    for node in nodes {
+        let runs: Vec<JobStart> = node.running.iter().map(|run| run.start).collect();
+        for start in runs {
+            let job = slurm.job(start.job_id);
+            let goes_on = job.as_ref().is_some_and(|job| {
+                matches!(job.state, JobState::Running | JobState::Suspended) && job.start() == start
+            });
+            if !goes_on {
+                node.end(start, now);
+            }
+        }
     }
 }
 

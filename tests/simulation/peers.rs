@@ -3,41 +3,30 @@
 //! is one. It prints a table, and holds nothing against anything.
 
 use crate::faulty::{FaultySlurm, is_over};
-use crate::node::{Node, Work};
+use crate::node::{Node, Work, end_those_gone};
 use crate::scheduler::Scheduler;
+use crate::users::mark_of;
 use pillion_core::heartbeat::Mode;
-use pillion_core::mark::Mark;
 use pillion_core::{GresType, JobStart, ManualClock, SlurmJobId, UnixTime, UserId};
 use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_memory_store::MemoryStore;
 use pillion_scheduler::context::Settings;
 use pillion_slurm::{Ending, JobState};
-use pillion_tests::peers::{Figures, JobEnd, Order, draw, figures, table};
+use pillion_tests::peers::{
+    DEVICE_COUNT, DEVICE_MODEL, DEVICES_PER_NODE, Figures, JobEnd, NODES, Order, PROMISE_RATIO, SEED, Way,
+    draw, figures, named, table,
+};
 use pillion_tests::testbed::USERS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 const BEGIN: u64 = 1_700_000_000;
-/// As in `tests/bench peers`.
-const SEED: u64 = 17;
-const NODES: [&str; 2] = ["n1", "n2"];
-const DEVICES_PER_NODE: u32 = 8;
-const DEVICE_MODEL: &str = "h200";
-const PROMISE_RATIO: f64 = 1.25;
 const TIME_LIMIT_SECONDS: u64 = 36_000;
 /// Devices go on in such steps, and the scheduler looks after so many of them: its own period of scanning Slurm.
 const STEP: Duration = Duration::from_secs(1);
 const STEPS_PER_TICK: u64 = 2;
 const REPORTS_MAX: usize = 1000;
-
-/// How a job asks for its device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Whole,
-    Shards,
-    Pillion,
-}
 
 /// What became of one job.
 #[derive(Debug, Clone, Copy, Default)]
@@ -101,7 +90,7 @@ impl Site {
             Way::Shards => FakeJob { gres: "shard:50".to_owned(), ..plain },
             Way::Pillion => FakeJob {
                 begin: Some(self.now + self.scheduler.context.settings.bound),
-                admin_comment: mark(&order.workload).to_string(),
+                admin_comment: mark_of(&order.workload).to_string(),
                 ..plain
             },
         };
@@ -144,15 +133,7 @@ impl Site {
 
     fn follow_slurm(&mut self) {
         let open = self.slurm.open_jobs();
-        let running: BTreeSet<JobStart> =
-            open.iter().filter(|job| job.state == JobState::Running).map(pillion_slurm::Job::start).collect();
-        for node in &mut self.nodes {
-            let over: Vec<JobStart> =
-                node.running.iter().map(|run| run.start).filter(|start| !running.contains(start)).collect();
-            for start in over {
-                node.end(start, self.now);
-            }
-        }
+        end_those_gone(&mut self.nodes, &self.slurm, self.now);
         for job in open.iter().filter(|job| job.state == JobState::Running) {
             if !self.started.insert(job.start()) {
                 continue;
@@ -239,17 +220,6 @@ fn end_of(seen: &Seen) -> Option<JobEnd> {
     })
 }
 
-/// What `pillion.lua` leaves in a job.
-fn mark(workload: &str) -> Mark {
-    Mark {
-        workload_digest: workload.replace('-', "x").into(),
-        original_partition: "gpu".into(),
-        original_field: "node".into(),
-        original_gres: "gpu:1".into(),
-        ..Mark::default()
-    }
-}
-
 /// The scheduler's settings where a site has written these lines into `[policy]`.
 fn settings(lines: &str) -> Settings {
     let text = format!("[pool]\npartitions = [\"shared\"]\n[policy]\nusers = \"any\"\n{lines}\n");
@@ -267,18 +237,13 @@ fn peers_in_virtual_time() {
         .expect("a runtime");
     let jobs = std::env::var("PILLION_JOBS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
     let policy = std::env::var("PILLION_POLICY").unwrap_or_default();
-    let [first, second] = [0, 1].map(|again| draw(SEED, jobs, 2 * DEVICES_PER_NODE, again));
+    let [first, second] = [0, 1].map(|again| draw(SEED, jobs, DEVICE_COUNT, again));
     let run = |way| runtime.block_on(Site::new(way, settings("")).run_queue(&first));
     let (whole, shards) = (run(Way::Whole), run(Way::Shards));
     let mut ours = Site::new(Way::Pillion, settings(&policy));
     let empty = runtime.block_on(ours.run_queue(&first));
     let warm = runtime.block_on(ours.run_queue(&second));
-    let ways = [
-        ("plain Slurm, whole GPUs", whole),
-        ("Slurm's shards, two jobs a GPU", shards),
-        ("Pillion, from an empty history", empty),
-        ("Pillion, warm", warm),
-    ];
+    let ways = named(whole, shards, empty, warm);
     println!(
         "{jobs} jobs, policy: {}\n\n{}",
         if policy.is_empty() { "the defaults" } else { &policy },

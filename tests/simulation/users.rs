@@ -136,3 +136,14 @@ fn mark(job: &Job) -> Option<&Mark> {
 fn waits_unleased(job: &Job) -> bool {
     mark(job).is_some_and(|mark| mark.lease_epoch.is_none() && !mark.left)
 }
+
+/// What `pillion.lua` leaves in a job.
+pub(crate) fn mark_of(workload: &str) -> Mark {
+    Mark {
+        workload_digest: workload.replace('-', "").into(),
+        original_partition: "gpu".into(),
+        original_field: "node".into(),
+        original_gres: "gpu:1".into(),
+        ..Mark::default()
+    }
+}

@@ -6,7 +6,7 @@ mod meddle;
 mod submit;
 
 use crate::faulty::{FaultySlurm, is_over};
-use crate::node::{Node, Work};
+use crate::node::{Node, Work, end_those_gone};
 use crate::scheduler::Scheduler;
 use crate::users::OUTSIDE;
 use faults::{Copied, Saved};
@@ -228,19 +228,7 @@ impl World {
 
     /// What Slurm started runs on its node from now on; what it ended is killed there.
     fn follow_slurm(&mut self) {
-        let now = self.now;
-        for node in &mut self.nodes {
-            let runs: Vec<JobStart> = node.running.iter().map(|run| run.start).collect();
-            for start in runs {
-                let job = self.slurm.job(start.job_id);
-                let goes_on = job.as_ref().is_some_and(|job| {
-                    matches!(job.state, JobState::Running | JobState::Suspended) && job.start() == start
-                });
-                if !goes_on {
-                    node.end(start, now);
-                }
-            }
-        }
+        end_those_gone(&mut self.nodes, &self.slurm, self.now);
         for job in self.slurm.open_jobs().into_iter().filter(|job| job.state == JobState::Running) {
             if self.started.insert(job.start()) && !is_outside(&job) {
                 self.run_on_node(&job);

@@ -3,7 +3,7 @@
 use super::{BOUND_SECONDS, HEAVY, JOBS_MAX, LIE_BYTES, LIGHT, USERS, WORKLOADS, World};
 use crate::faulty::is_over;
 use crate::node::Work;
-use pillion_core::mark::Mark;
+use crate::users::mark_of;
 use pillion_core::{NodeName, SlurmJobId, UnixTime, UserId};
 use pillion_fake_slurm::{FakeArray, FakeJob};
 use rand::Rng;
@@ -104,16 +104,5 @@ impl World {
             };
             self.works.insert(id, work);
         }
-    }
-}
-
-/// What `pillion.lua` leaves in a job.
-fn mark_of(workload: &str) -> Mark {
-    Mark {
-        workload_digest: workload.replace('-', "").into(),
-        original_partition: "gpu".into(),
-        original_field: "node".into(),
-        original_gres: "gpu:1".into(),
-        ..Mark::default()
     }
 }
