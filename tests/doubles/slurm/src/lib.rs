@@ -18,7 +18,7 @@ mod world;
 pub use settings::{FakeArray, FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings};
 
 use async_trait::async_trait;
-use pillion_core::{NodeName, SlurmJobId, UnixTime};
+use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::{
     Ending, HeldDevices, Job, JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm,
     SlurmError, SlurmVersion,
@@ -157,6 +157,13 @@ impl FakeSlurm {
     /// The state of one job; `None` once it is forgotten.
     pub fn state(&self, job: SlurmJobId) -> Option<pillion_slurm::JobState> {
         self.world().state(job)
+    }
+
+    /// The device whose shards a job holds, also where it did not ask for one by name; `None`: it holds none.
+    pub fn device_of(&self, job: SlurmJobId) -> Option<GresType> {
+        let world = self.world();
+        let booking = world.records.get(&job)?.booking.as_ref()?;
+        booking.shards.keys().next().cloned()
     }
 
     /// What breaks Slurm's own rules: a device with more than its shards booked, or with shards beside a whole-GPU
