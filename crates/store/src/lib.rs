@@ -57,7 +57,7 @@ pub use observed::{
     HeldDevice, IDLE_LEVEL_USUAL, IDLE_LEVELS, Observed, ObservedJob, ObservedRun, UsedOfStarts,
 };
 pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Operators, Undrain, drain_of};
-pub use profiles::{Profiles, StoredProfile};
+pub use profiles::{Durations, Profiles, StoredProfile};
 pub use reports::Reports;
 pub use runs::{MeasuredRun, Runs};
 pub use scaling::{SCALING_RUNS_MAX, ScalingFilter};

@@ -11,7 +11,7 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::{CapStep, DecisionId, JobStart, Revision, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::Policy;
 use pillion_slurm::ReasonKind;
-use pillion_store::{Drain, StoredProfile};
+use pillion_store::{Drain, Durations, StoredProfile};
 use std::sync::Arc;
 
 const GIB: u64 = 1 << 30;
@@ -309,7 +309,7 @@ fn whoever_asks_for_devices_for_himself_in_whatever_way_comes_last_beyond_his_bu
     let named = |name: &str| Mark { workload_digest: name.into(), ..Mark::default() };
     let known = ["alice/w", "mallory/w"].map(|workload| StoredProfile {
         profile: WorkloadProfile::empty(WorkloadKey::new(workload), "h100"),
-        duration_deviation_squares: 0.0,
+        durations: Durations::default(),
         run_counts_at_cap: [0; 9],
         updated_at: at(NOW),
     });
@@ -362,7 +362,7 @@ fn a_first_run_stands_in_the_view_as_far_as_it_was_seen_and_with_what_its_user_d
     let profile = WorkloadProfile { run_count: 1, ..WorkloadProfile::empty(plan.workload, "h100") };
     let known = StoredProfile {
         profile,
-        duration_deviation_squares: 0.0,
+        durations: Durations::default(),
         run_counts_at_cap: [0; 9],
         updated_at: at(NOW),
     };
