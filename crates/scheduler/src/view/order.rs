@@ -212,6 +212,7 @@ mod tests {
             alone_devices_max: 2,
             gpu_types: &BTreeMap::new(),
             steadfast: &std::collections::BTreeSet::new(),
+            watched: &std::collections::BTreeMap::new(),
             restarts_by_consent: true,
             trials: None,
         };
