@@ -15,10 +15,10 @@ use std::path::PathBuf;
 #[serde(default, deny_unknown_fields)]
 pub struct Scheduler {
     /// What the scheduler does. "off": it watches Slurm and takes reports of agents; jobs stay as their users wrote them.
-    /// "active": jobs with --colocate wait in the pool for a decision, and share.
-    #[schemars(with = "String", extend("enum" = ["off", "active"], "x-refused" = {
-        "shadow": "there is no mode \"shadow\" yet: it did what \"off\" does; write \"off\" or \"active\""
-    }))]
+    /// "shadow": besides, it decides on the jobs of observe.partitions as if these were the pool and every job of one GPU had asked
+    /// to share; nothing is done of it, and when the jobs have ended it is scored (pillion shadow report). "active": jobs with
+    /// --colocate wait in the pool for a decision, and share.
+    #[schemars(with = "String", extend("enum" = ["off", "shadow", "active"]))]
     pub mode: Mode,
     /// The private Postgres lives in this directory, where no database is named below.
     #[schemars(extend("x-rule" = "absolute-path"))]

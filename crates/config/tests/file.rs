@@ -64,7 +64,7 @@ fn every_mistake_is_reported_with_its_line_and_what_is_allowed() {
     assert_eq!(
         lines(&mistakes(Part::Scheduler, text, "n1")),
         [
-            "line 1: mode = \"on\" is not allowed; write \"off\" or \"active\"",
+            "line 1: mode = \"on\" is not allowed; write \"off\", \"shadow\" or \"active\"",
             "line 2: there is no setting boundseconds; did you mean bound_seconds?",
             "line 3: bound_seconds = 5 is not allowed; write 10 to 3600",
             "line 7: policy.users = \"all\" is not allowed; write \"same-user\", \"same-account\" or \"any\"",
@@ -82,12 +82,16 @@ fn every_mistake_is_reported_with_its_line_and_what_is_allowed() {
 }
 
 #[test]
-fn a_mode_of_earlier_releases_is_refused_with_what_to_write() {
+fn shadow_needs_something_to_observe() {
     let text = "mode = \"shadow\"\n[pool]\npartitions = [\"a\"]\n";
     assert_eq!(
         lines(&mistakes(Part::Scheduler, text, "n1")),
-        ["line 1: there is no mode \"shadow\" yet: it did what \"off\" does; write \"off\" or \"active\""]
+        [
+            "line 1: mode = \"shadow\" decides on observed partitions; name them (observe.partitions), or write mode = \"off\""
+        ]
     );
+    let text = "mode = \"shadow\"\n[observe]\npartitions = [\"gpu\"]\n";
+    assert_eq!(lines(&mistakes(Part::Scheduler, text, "n1")), [] as [&str; 0]);
 }
 
 #[test]

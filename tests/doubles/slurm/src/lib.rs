@@ -231,6 +231,12 @@ impl Slurm for FakeSlurm {
         world.journal(|at, ok| FakeCall::JobNames { at, ok, jobs: jobs.to_vec() }, answer)
     }
 
+    async fn node_counts(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, u32>, SlurmError> {
+        let mut world = self.world();
+        let answer = world.up("squeue").map(|()| world.names(jobs).into_keys().map(|job| (job, 1)).collect());
+        world.journal(|at, ok| FakeCall::NodeCounts { at, ok, jobs: jobs.to_vec() }, answer)
+    }
+
     async fn held_devices(&self, jobs: &[u32]) -> Result<BTreeMap<u32, HeldDevices>, SlurmError> {
         let mut world = self.world();
         let answer = world.up("scontrol").map(|()| world.held_devices(jobs));
