@@ -406,9 +406,9 @@ struct Listens {
     metrics: SocketAddr,
 }
 
-/// A cluster without a pool is observed.
+/// A cluster without a pool is observed, and decided on in the shadow.
 fn mode(spec: &ClusterSpec) -> &'static str {
-    if spec.pool_nodes.is_empty() { "off" } else { "active" }
+    if spec.pool_nodes.is_empty() { "shadow" } else { "active" }
 }
 
 /// The configuration of `pillion-scheduler`.

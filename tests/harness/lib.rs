@@ -29,6 +29,7 @@ pub mod process;
 pub mod services;
 pub mod storm;
 pub mod testbed;
+pub mod unchanged;
 pub mod wait;
 
 pub use cluster::Cluster;
