@@ -28,6 +28,7 @@ pub mod reason;
 pub mod report;
 pub mod restart;
 pub mod setup;
+pub mod shadow;
 pub mod share;
 pub mod text;
 pub mod units;
