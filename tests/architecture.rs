@@ -112,6 +112,7 @@ const ARROWS: [(&str, &[&str]); 31] = [
             "pillion-memory-store",
             "pillion-proto",
             "pillion-slurm-spank",
+            "pillion-spank-follow",
             "pillion-agent",
             "pillion-scheduler",
             "pillion-cli",
