@@ -12,6 +12,7 @@ use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlu
 use pillion_memory_store::MemoryStore;
 use pillion_scheduler::context::Settings;
 use pillion_slurm::{Ending, JobState};
+use pillion_store::{Decision, Member};
 use pillion_tests::peers::{
     DEVICE_COUNT, DEVICE_MODEL, DEVICES_PER_NODE, Figures, JobEnd, NODES, Order, PROMISE_RATIO, SEED, Way,
     draw, figures, named, table,
@@ -139,22 +140,11 @@ impl Site {
                 continue;
             }
             let place = self.nodes.iter().position(|node| job.nodes.contains(&node.name)).expect("its node");
-            let (pinned, shards) = job.shards().expect("it holds shards");
-            let gres_type = pinned.unwrap_or_else(|| self.place_for(place, shards));
+            let (_, shards) = job.shards().expect("it holds shards");
+            let gres_type = self.slurm.device_of(job.id).expect("Slurm booked them");
             self.nodes[place].start(job.start(), (&gres_type, shards), &self.works[&job.id], self.now);
             self.seen.get_mut(&job.id).expect("it was submitted").started_at = self.now.seconds();
         }
-    }
-
-    /// Where Slurm puts shards of which it was not said where: on the device that has most of them taken and room.
-    fn place_for(&self, node: usize, shards: u32) -> GresType {
-        let taken = |gres_type: &GresType| {
-            let here = self.nodes[node].running.iter().filter(|run| run.gres_type == *gres_type).count();
-            u32::try_from(here).unwrap_or(u32::MAX).saturating_mul(shards)
-        };
-        let devices = self.nodes[node].devices.iter().map(|device| device.gres_type.clone());
-        let fitting = devices.filter(|gres_type| taken(gres_type) + shards <= 100);
-        fitting.max_by_key(|gres_type| taken(gres_type)).expect("Slurm found room")
     }
 
     /// Prints what jobs were told, from that one on, and why those who ran already were not joined.
@@ -169,6 +159,37 @@ impl Site {
         println!("devices with two: {:.1} h", self.shared_seconds / 3600.0);
         println!("jobs were told: {}", counted(explanations.iter().map(|one| one.reason)));
         println!("who ran already was not joined: {}\n", counted(excluded));
+    }
+
+    /// Prints of each job whose promise was broken, from that one on, what it was told and whom it shared with.
+    async fn tell_broken(&self, first: usize) {
+        let broken = self.seen.iter().skip(first).filter_map(|(id, seen)| {
+            let slowdown_ratio = end_of(seen)?.slowdown_ratio;
+            (slowdown_ratio > PROMISE_RATIO).then_some((*id, *seen, slowdown_ratio))
+        });
+        let store = &self.scheduler.context.store;
+        for (id, seen, slowdown_ratio) in broken {
+            let (began, took) = (seen.started_at, seen.ended_at.unwrap_or_default() - seen.started_at);
+            println!(
+                "broken: {id} of {:?}, {slowdown_ratio:.2} times, {took:.0} s",
+                self.works[&id].workload
+            );
+            let groups = store.decisions_of(id).await.unwrap_or_default();
+            let mut lines = Vec::new();
+            for group in groups.iter().map(|decision| decision.group).collect::<BTreeSet<_>>() {
+                for decision in store.group(group).await.unwrap_or_default() {
+                    lines
+                        .extend(decision.members.iter().filter_map(|member| story(&decision, member, began)));
+                }
+            }
+            for event in store.events(id).await.unwrap_or_default() {
+                lines.push((event.at.seconds() - began, format!("{}: {}", event.kind, event.detail)));
+            }
+            lines.sort_by(|one, other| one.0.total_cmp(&other.0));
+            for (at_seconds, line) in lines {
+                println!("  {at_seconds:>6.0} s  {line}");
+            }
+        }
     }
 
     async fn run_queue(&mut self, orders: &[Order]) -> Figures {
@@ -195,6 +216,9 @@ impl Site {
             }
         }
         self.tell_why(first).await;
+        if self.way == Way::Pillion {
+            self.tell_broken(first).await;
+        }
         let jobs: Vec<Option<JobEnd>> = self.seen.values().skip(first).map(end_of).collect();
         let last = self.seen.values().filter_map(|seen| seen.ended_at).fold(begun, f64::max);
         let energy_joules = energy(&self.nodes) - energy_before;
@@ -210,6 +234,25 @@ fn counted<W: ToString>(words: impl Iterator<Item = W>) -> String {
     }
     let counts: Vec<String> = counts.into_iter().map(|(word, count)| format!("{word} {count}")).collect();
     counts.join(", ")
+}
+
+/// When this member ran, after that moment, in seconds, and how it came to its device.
+fn story(decision: &Decision, member: &Member, began: f64) -> Option<(f64, String)> {
+    let at_seconds = member.started_at?.seconds() - began;
+    let until_seconds = member.ended_at.map_or(f64::NAN, |at| at.seconds() - began);
+    let plan = &member.plan;
+    let estimate = plan.estimate.as_ref().map_or("no estimate".to_owned(), |estimate| {
+        format!("expected {:.2}, at least {:.2}", estimate.speed_fraction, estimate.speed_fraction_low)
+    });
+    let trial = decision.trial.map_or(String::new(), |keep| format!(", a trial ({:.2})", keep.value()));
+    let first = if decision.first_run.is_some() { ", beside a first run" } else { "" };
+    let (start, role, workload, sharing) = (plan.start, plan.role, &plan.workload, plan.sharing);
+    let alone = plan.solo_duration_seconds;
+    let text = format!(
+        "{start} {role:?} {workload} on {} {} until {until_seconds:.0} s, {sharing:?}, {estimate}, alone {alone:.0?}{trial}{first}",
+        decision.node, decision.gres_type
+    );
+    Some((at_seconds, text))
 }
 
 fn end_of(seen: &Seen) -> Option<JobEnd> {

@@ -7,6 +7,7 @@ mod plan;
 mod replay;
 mod rightsize;
 mod scale;
+mod shadow;
 
 pub use act::{DrainArgs, EventsArgs, EvictArgs, TopArgs, UndrainArgs};
 pub use characterize::CharacterizeArgs;
@@ -15,6 +16,7 @@ pub use plan::{BacktestArgs, FirstRunsArg, ObjectiveArg, ObserveArg, PlanArgs, S
 pub use replay::{AnonymiseArgs, OrderArg, ReplayAction, ReplayArgs};
 pub use rightsize::RightsizeArgs;
 pub use scale::{BudgetArg, ScaleArgs};
+pub use shadow::{ShadowAction, ShadowArgs, ShadowReportArgs};
 
 use crate::address::Address;
 use crate::output::Format;
@@ -141,6 +143,8 @@ pub enum Command {
     Idle(IdleArgs),
     /// Workloads that would have done with a smaller GPU, less memory or fewer GPUs, and a text for a mail
     Rightsize(RightsizeArgs),
+    /// What would have been done in observed partitions (mode = "shadow"), and what came of the jobs
+    Shadow(ShadowArgs),
     /// What happened to nodes and jobs: faults, victims, evictions, drains
     Events(EventsArgs),
     /// The pool, live: who is on which GPU, what it does, and who waits

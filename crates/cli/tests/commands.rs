@@ -179,6 +179,17 @@ async fn rightsize_says_with_how_much_less_they_would_have_done() {
     assert_eq!((wrong.code, wrong.out.as_str()), (64, ""), "{}", wrong.err);
 }
 
+#[tokio::test]
+async fn shadow_says_what_would_have_been_done_and_what_came_of_it() {
+    let harness = Harness::start();
+    snapshot(&harness, "shadow", "shadow report -S 2026-11-01 -E 2026-12-01", 0).await;
+    snapshot(&harness, "shadow_none", "shadow report -S 2026-01-01 -E 2026-01-02", 0).await;
+    snapshot(&harness, "why_shadow", "why 51", 0).await;
+    snapshot(&harness, "explain_shadow", "explain 51", 0).await;
+    let wrong = harness.run("shadow report -S now -E today").await;
+    assert_eq!((wrong.code, wrong.out.as_str()), (64, ""), "{}", wrong.err);
+}
+
 /// Those of docs/evaluate.md that ask a scheduler; its job stands for one that is observed.
 #[tokio::test]
 async fn the_commands_for_observed_partitions_are_run() {
@@ -187,7 +198,7 @@ async fn the_commands_for_observed_partitions_are_run() {
     let lines = page.lines().filter_map(|line| line.strip_prefix("pillion "));
     let lines: Vec<String> =
         lines.filter(|line| !line.starts_with("replay ")).map(|line| line.replace("4711", "51")).collect();
-    assert_eq!(lines.len(), 7, "{lines:?}");
+    assert_eq!(lines.len(), 12, "{lines:?}");
     for line in lines {
         let ran = harness.run(&line).await;
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");

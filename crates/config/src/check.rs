@@ -1,7 +1,7 @@
 //! Holds a table of the file against a schema: every mistake, not only the first.
 
 use crate::mistake::Mistake;
-use crate::rules::{allowed, holds, refused};
+use crate::rules::{allowed, holds};
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -60,13 +60,8 @@ pub(crate) fn check(place: Place<'_>, section: &str, schema: &Value, table: &DeT
                 mistakes.push(Mistake { line, key, sentence });
             }
             found if !holds(schema, found) => {
-                let sentence = refused(schema, found).map_or_else(
-                    || {
-                        let written = written(place, value);
-                        format!("{key} = {written} is not allowed; write {}", allowed(schema))
-                    },
-                    str::to_owned,
-                );
+                let written = written(place, value);
+                let sentence = format!("{key} = {written} is not allowed; write {}", allowed(schema));
                 mistakes.push(Mistake { line, key, sentence });
             }
             _ => {}

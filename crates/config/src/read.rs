@@ -139,6 +139,10 @@ fn beside_a_pool(scheduler: &Scheduler) -> Vec<(&'static str, String)> {
             "\"active\" needs a pool; write mode = \"off\", or name the pool's partitions (pool.partitions)";
         wrong.push(("mode", sentence.to_owned()));
     }
+    if observed.is_empty() && scheduler.mode == Mode::Shadow {
+        let sentence = "\"shadow\" decides on observed partitions; name them (observe.partitions), or write mode = \"off\"";
+        wrong.push(("mode", sentence.to_owned()));
+    }
     wrong
 }
 

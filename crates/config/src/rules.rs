@@ -105,14 +105,6 @@ pub(crate) fn allowed(schema: &Value) -> String {
     }
 }
 
-/// The sentence on a word that the key has for it: one that earlier releases took.
-pub(crate) fn refused<'a>(schema: &'a Value, value: &DeValue<'_>) -> Option<&'a str> {
-    match value {
-        DeValue::String(word) => schema["x-refused"][word.as_ref()].as_str(),
-        _ => None,
-    }
-}
-
 /// The type, without the null of what may be absent.
 fn kind(schema: &Value) -> &str {
     let types = schema["type"].as_array().map(Vec::as_slice).unwrap_or_default();

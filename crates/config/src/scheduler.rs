@@ -15,10 +15,10 @@ use std::path::PathBuf;
 #[serde(default, deny_unknown_fields)]
 pub struct Scheduler {
     /// What the scheduler does. "off": it watches Slurm and takes reports of agents; jobs stay as their users wrote them.
-    /// "active": jobs with --colocate wait in the pool for a decision, and share.
-    #[schemars(with = "String", extend("enum" = ["off", "active"], "x-refused" = {
-        "shadow": "there is no mode \"shadow\" yet: it did what \"off\" does; write \"off\" or \"active\""
-    }))]
+    /// "shadow": besides, it decides on the jobs of observe.partitions as if these were the pool and every job of one GPU had asked
+    /// to share; nothing is done of it, and when the jobs have ended it is scored (pillion shadow report). "active": jobs with
+    /// --colocate wait in the pool for a decision, and share.
+    #[schemars(with = "String", extend("enum" = ["off", "shadow", "active"]))]
     pub mode: Mode,
     /// The private Postgres lives in this directory, where no database is named below.
     #[schemars(extend("x-rule" = "absolute-path"))]
@@ -225,6 +225,16 @@ pub enum OomRequeue {
     Never,
 }
 
+/// By what it is known when a job is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndsBy {
+    /// By the runs of its workload, else by its time limit.
+    Runs,
+    /// By its time limit.
+    Limits,
+}
+
 /// By what shards are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -279,6 +289,11 @@ pub struct PolicyConfig {
     /// Seconds that a first run is measured alone before anybody may join it, where first_runs is "host".
     #[schemars(range(min = 60.0, max = 86400.0), extend("x-unit" = "seconds"))]
     pub first_run_seconds_min: f64,
+    /// By what it is known when a job is over, where somebody waits for a whole device and another would join a job that runs: no
+    /// joiner may keep its host's device for longer. "runs": by what its workload took in two or more runs, and of others by
+    /// their time limits, which users set many times too long. "limits": by time limits alone.
+    #[schemars(with = "String", extend("enum" = ["runs", "limits"]))]
+    pub ends_by: EndsBy,
     /// Runs alone that a user owes whose job did far more than the profile that it was let in by, or whose newcomer broke a
     /// promise to somebody else. By user, for a name is anybody's to make up. 0: none, it is only told as an event.
     #[schemars(range(min = 0, max = 1000))]
@@ -448,6 +463,7 @@ impl Default for PolicyConfig {
             solo_seconds_min: 30.0,
             first_runs: FirstRuns::Alone,
             first_run_seconds_min: 300.0,
+            ends_by: EndsBy::Runs,
             credit_runs: 10,
             shards_by: ShardsBy::Profile,
             oom_requeue: OomRequeue::Ask,

@@ -64,13 +64,13 @@ fn every_mistake_is_reported_with_its_line_and_what_is_allowed() {
     assert_eq!(
         lines(&mistakes(Part::Scheduler, text, "n1")),
         [
-            "line 1: mode = \"on\" is not allowed; write \"off\" or \"active\"",
+            "line 1: mode = \"on\" is not allowed; write \"off\", \"shadow\" or \"active\"",
             "line 2: there is no setting boundseconds; did you mean bound_seconds?",
             "line 3: bound_seconds = 5 is not allowed; write 10 to 3600",
             "line 7: policy.users = \"all\" is not allowed; write \"same-user\", \"same-account\" or \"any\"",
             "line 8: policy.slowdown_ratio_max = nan is not allowed; write 1 to 10",
             "line 9: there is no setting policy.timeout_seconds; did you mean slurm.timeout_seconds?",
-            "line 10: there is no setting policy.colour; allowed in [policy] are alone_devices_max, broken_budget_fraction, caps, credit_runs, first_run_seconds_min, first_runs, gain_min, isolation, \
+            "line 10: there is no setting policy.colour; allowed in [policy] are alone_devices_max, broken_budget_fraction, caps, credit_runs, ends_by, first_run_seconds_min, first_runs, gain_min, isolation, \
              memory_margin_fraction, objective, oom_requeue, pair_when_idle, shards_by, slowdown_ratio_max, solo_runs_min, solo_seconds_min, tenants_max, trials, users, watch, watch_believes, \
              watch_first_seconds, watch_partitions, watch_restart_seconds, watch_steady_seconds",
             "line 12: slurm.timeout_seconds = \"3\" is not allowed; write 1 to 60",
@@ -82,12 +82,16 @@ fn every_mistake_is_reported_with_its_line_and_what_is_allowed() {
 }
 
 #[test]
-fn a_mode_of_earlier_releases_is_refused_with_what_to_write() {
+fn shadow_needs_something_to_observe() {
     let text = "mode = \"shadow\"\n[pool]\npartitions = [\"a\"]\n";
     assert_eq!(
         lines(&mistakes(Part::Scheduler, text, "n1")),
-        ["line 1: there is no mode \"shadow\" yet: it did what \"off\" does; write \"off\" or \"active\""]
+        [
+            "line 1: mode = \"shadow\" decides on observed partitions; name them (observe.partitions), or write mode = \"off\""
+        ]
     );
+    let text = "mode = \"shadow\"\n[observe]\npartitions = [\"gpu\"]\n";
+    assert_eq!(lines(&mistakes(Part::Scheduler, text, "n1")), [] as [&str; 0]);
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub const STALE_AFTER_SECONDS: u64 = 30;
 pub enum Mode {
     /// Nothing: jobs stay as their users wrote them.
     Off,
+    /// Decides on the queue of observed partitions, and only writes it down: jobs stay as their users wrote them.
+    Shadow,
     /// Decides and releases.
     #[default]
     Active,
@@ -31,6 +33,7 @@ impl Mode {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
+            Self::Shadow => "shadow",
             Self::Active => "active",
         }
     }
@@ -38,13 +41,13 @@ impl Mode {
 
 /// A word that names no mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a mode; allowed are off and active")]
+#[error("'{0}' is not a mode; allowed are off, shadow and active")]
 pub struct UnknownMode(pub String);
 
 impl TryFrom<String> for Mode {
     type Error = UnknownMode;
     fn try_from(text: String) -> Result<Self, UnknownMode> {
-        let known = [Self::Off, Self::Active];
+        let known = [Self::Off, Self::Shadow, Self::Active];
         known.into_iter().find(|mode| mode.as_str() == text).ok_or(UnknownMode(text))
     }
 }

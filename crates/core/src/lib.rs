@@ -27,6 +27,7 @@ pub mod profile;
 pub mod reason;
 pub mod report;
 pub mod setup;
+pub mod shadow;
 pub mod share;
 pub mod text;
 pub mod units;

@@ -31,6 +31,6 @@ pub use plan::{Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
 pub use planner::{
     Demands, OBSERVED_PEAK_RATIO, known, leaves_room, may_join_first_run, memory_need, pairings, plan,
 };
-pub use policy::{FirstRuns, Objective, Policy, UserPolicy};
+pub use policy::{EndsBy, FirstRuns, Objective, Policy, UserPolicy};
 pub use trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict, user_of};
 pub use view::{AloneClaim, ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, Tenant, WaitingJob};

@@ -46,6 +46,24 @@ pub enum FirstRuns {
     Host,
 }
 
+/// By what it is known when a job is over (docs/principles.md#order-of-service).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", try_from = "String")]
+pub enum EndsBy {
+    /// By the runs of its workload, where two or more are known, else by its time limit.
+    #[default]
+    Runs,
+    /// By its time limit.
+    Limits,
+}
+
+impl EndsBy {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    fn is_runs(&self) -> bool {
+        *self == Self::Runs
+    }
+}
+
 /// What a plan maximises among the pairings that keep every promise (docs/principles.md#promise-before-gain).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", try_from = "String")]
@@ -98,6 +116,17 @@ impl TryFrom<String> for FirstRuns {
     }
 }
 
+impl TryFrom<String> for EndsBy {
+    type Error = UnknownWord;
+    fn try_from(word: String) -> Result<Self, UnknownWord> {
+        match word.as_str() {
+            "runs" => Ok(Self::Runs),
+            "limits" => Ok(Self::Limits),
+            _ => Err(UnknownWord { word, what: "a way to know ends", allowed: "runs and limits" }),
+        }
+    }
+}
+
 impl TryFrom<String> for Objective {
     type Error = UnknownWord;
     fn try_from(word: String) -> Result<Self, UnknownWord> {
@@ -146,6 +175,9 @@ pub struct Policy {
     pub first_runs: FirstRuns,
     /// Seconds that a first run is measured alone before anybody may join it.
     pub first_run_seconds_min: f64,
+    /// By what it is known when a job is over.
+    #[serde(skip_serializing_if = "EndsBy::is_runs")]
+    pub ends_by: EndsBy,
     /// Of the jobs that share, how many may be expected to run slower than promised, 0..=1: a bound on the whole plan,
     /// besides the one on each job.
     pub broken_budget_fraction: f64,
@@ -185,6 +217,7 @@ impl Default for Policy {
             solo_seconds_min: 0.0,
             first_runs: FirstRuns::Alone,
             first_run_seconds_min: 300.0,
+            ends_by: EndsBy::Runs,
             broken_budget_fraction: 0.02,
             allowed: None,
             pair_when_idle: true,

@@ -105,6 +105,10 @@ pub struct TrialBook {
     pub open: Vec<TrialKind>,
     /// What was seen, the newest last.
     pub verdicts: Vec<TrialVerdict>,
+    /// What the watch sees of those who run, which no model knows yet. It counts also where nothing is tried: who broke a promise
+    /// under these caps is not put together again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub watched: Vec<TrialVerdict>,
     /// By device model and mechanism.
     pub records: Vec<TrialRecord>,
     /// Jobs that wait and are not tried: nothing would take them apart again.
@@ -114,7 +118,11 @@ pub struct TrialBook {
 impl TrialBook {
     /// Whether nothing was tried and nothing is.
     pub fn is_empty(&self) -> bool {
-        let Self { open, verdicts, records, excluded } = self;
-        open.is_empty() && verdicts.is_empty() && records.is_empty() && excluded.is_empty()
+        let Self { open, verdicts, watched, records, excluded } = self;
+        open.is_empty()
+            && verdicts.is_empty()
+            && watched.is_empty()
+            && records.is_empty()
+            && excluded.is_empty()
     }
 }

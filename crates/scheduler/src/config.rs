@@ -5,12 +5,14 @@ use crate::grpc::auth::Operators;
 use crate::pace::settings::PaceSettings;
 use crate::train::Training;
 use pillion_config::{
-    FirstRuns, Isolation, Objective, OomRequeue, PolicyConfig, Scheduler, ShardsBy, TrainingConfig, Trials,
-    Users,
+    EndsBy, FirstRuns, Isolation, Objective, OomRequeue, PolicyConfig, Scheduler, ShardsBy, TrainingConfig,
+    Trials, Users,
 };
 use pillion_core::SlowdownRatio;
 use pillion_core::isolation::Isolation as Wall;
-use pillion_pairing::{FirstRuns as FirstRunRule, Objective as Aim, Policy, TrialPolicy, UserPolicy};
+use pillion_pairing::{
+    EndsBy as EndRule, FirstRuns as FirstRunRule, Objective as Aim, Policy, TrialPolicy, UserPolicy,
+};
 use std::time::Duration;
 
 /// The reconcilers' part of it.
@@ -60,6 +62,7 @@ fn policy(config: &PolicyConfig) -> Policy {
         // With the watch: `first_runs`.
         first_runs: _,
         first_run_seconds_min,
+        ends_by,
         // Of users and the order in which they are served, and of what runs already: the scheduler's own.
         credit_runs: _,
         shards_by: _,
@@ -99,6 +102,10 @@ fn policy(config: &PolicyConfig) -> Policy {
         solo_seconds_min,
         first_runs: standard.first_runs,
         first_run_seconds_min,
+        ends_by: match ends_by {
+            EndsBy::Runs => EndRule::Runs,
+            EndsBy::Limits => EndRule::Limits,
+        },
         broken_budget_fraction,
         allowed: None,
         pair_when_idle,
@@ -221,7 +228,7 @@ mod tests {
         let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nisolation = \"hard\"\nobjective = \"throughput-per-watt\"\n\
                     slowdown_ratio_max = 1.5\nmemory_margin_fraction = 0.25\ngain_min = 0.5\ntenants_max = 3\ncaps = false\n\
                     solo_runs_min = 4\nsolo_seconds_min = 90\nfirst_runs = \"host\"\nwatch = \"act\"\n\
-                    watch_believes = \"same-account\"\nfirst_run_seconds_min = 120\nbroken_budget_fraction = 0.125\npair_when_idle = false\n";
+                    watch_believes = \"same-account\"\nfirst_run_seconds_min = 120\nends_by = \"limits\"\nbroken_budget_fraction = 0.125\npair_when_idle = false\n";
         let config = pillion_config::parse_scheduler(text).unwrap();
         let expected = Policy {
             users: UserPolicy::Any,
@@ -237,6 +244,7 @@ mod tests {
             solo_seconds_min: 90.0,
             first_runs: FirstRunRule::Host,
             first_run_seconds_min: 120.0,
+            ends_by: EndRule::Limits,
             broken_budget_fraction: 0.125,
             allowed: None,
             pair_when_idle: false,

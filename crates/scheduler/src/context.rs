@@ -13,6 +13,7 @@ use crate::observe::seen::Observed;
 use crate::pace::settings::PaceSettings;
 use crate::rules::Rule;
 use crate::scan::Scan;
+use crate::shadow::seen::ShadowSeen;
 use crate::step::Timeouts;
 use crate::tick_error::TickError;
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
@@ -116,6 +117,8 @@ pub struct Board {
     pub scan: Option<Arc<Scan>>,
     /// What is observed.
     pub observed: Arc<Observed>,
+    /// What would be done with it.
+    pub shadow: Arc<ShadowSeen>,
     /// Slurm's version, once asked.
     pub slurm_version: Option<SlurmVersion>,
     /// What users may not see of each other, and when Slurm said so.

@@ -41,6 +41,7 @@ pub mod renew;
 pub mod rules;
 pub mod run;
 pub mod scan;
+pub mod shadow;
 pub mod step;
 pub mod strays;
 #[cfg(test)]

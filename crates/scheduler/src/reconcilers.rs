@@ -18,6 +18,7 @@ use crate::pace::Pace;
 use crate::profile::Profile;
 use crate::release::Release;
 use crate::renew::Renew;
+use crate::shadow::Shadow;
 use crate::strays::Strays;
 use crate::tick_error::TickError;
 use crate::train::Train;
@@ -50,7 +51,7 @@ macro_rules! reconcile {
 
 reconcile!(
     Watch, Engine, Release, Profile, Judge, Requeuer, Ending, Train, Renew, Names, Misses, Strays, Credit,
-    Pace, Trend, Observe, Housekeep,
+    Pace, Trend, Observe, Shadow, Housekeep,
 );
 
 #[async_trait]
@@ -107,6 +108,7 @@ pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) 
         task("first-runs", every(2), None, FirstRuns::new(world())),
         task("names", every(10), Some(&nudges.names), Names::new(world())),
         task("observe", every(5), None, Observe::new(world())),
+        task("shadow", every(5), None, Shadow::new(world())),
         task("strays", every(60), None, Strays::new(world())),
         task("housekeep", every(600), None, Housekeep::new(world())),
     ]

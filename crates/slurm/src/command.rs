@@ -80,6 +80,20 @@ impl CommandSlurm {
         }
     }
 
+    /// What `squeue` says of these jobs in a format; nothing where it knows none of them any more.
+    async fn squeue_of(&self, jobs: &[SlurmJobId], format: &str) -> Result<String, SlurmError> {
+        if jobs.is_empty() {
+            return Ok(String::new());
+        }
+        let ids: Vec<String> = jobs.iter().take(NAMED_JOBS_MAX).map(ToString::to_string).collect();
+        let arguments = ["-a", "-r", "--local", "-h", "-t", "all", "-O", format, "-j", &ids.join(",")];
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        match self.runner.run("squeue", &arguments).await {
+            Err(SlurmError::Failed { detail, .. }) if detail.contains("Invalid job id") => Ok(String::new()),
+            answer => answer,
+        }
+    }
+
     /// What no cluster is without: an empty answer is no answer.
     fn some<T>(items: Vec<T>, expected: &'static str) -> Result<Vec<T>, SlurmError> {
         if items.is_empty() {
@@ -225,22 +239,15 @@ impl Slurm for CommandSlurm {
     }
 
     async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError> {
-        if jobs.is_empty() {
-            return Ok(BTreeMap::new());
-        }
         let nonce = nonce();
-        let ids: Vec<String> = jobs.iter().take(NAMED_JOBS_MAX).map(ToString::to_string).collect();
-        let format = squeue::names_format_option(&nonce);
-        let arguments = ["-a", "-r", "--local", "-h", "-t", "all", "-O", &format, "-j", &ids.join(",")];
-        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        match self.runner.run("squeue", &arguments).await {
-            Ok(text) => Ok(squeue::names(&text, &nonce)),
-            // What squeue says where it knows none of them any more.
-            Err(SlurmError::Failed { detail, .. }) if detail.contains("Invalid job id") => {
-                Ok(BTreeMap::new())
-            }
-            Err(error) => Err(error),
-        }
+        let text = self.squeue_of(jobs, &squeue::names_format_option(&nonce)).await?;
+        Ok(squeue::names(&text, &nonce))
+    }
+
+    async fn node_counts(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, u32>, SlurmError> {
+        let nonce = nonce();
+        let text = self.squeue_of(jobs, &squeue::node_counts_format_option(&nonce)).await?;
+        Ok(squeue::node_counts(&text, &nonce))
     }
 
     async fn held_devices(&self, jobs: &[u32]) -> Result<BTreeMap<u32, HeldDevices>, SlurmError> {

@@ -51,6 +51,11 @@ pub trait Slurm: Send + Sync {
     /// does not know any more are left out. Beside `jobs` and not in it, so that no user's text ever stands in what decisions
     /// are made of.
     async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError>;
+    /// On how many nodes at least each of these jobs is to run, or runs. One call for at most [`NAMED_JOBS_MAX`] jobs; those that
+    /// Slurm does not know any more are left out.
+    async fn node_counts(&self, _jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, u32>, SlurmError> {
+        Ok(BTreeMap::new())
+    }
     /// The devices that these jobs hold, by Slurm's inner numbers of them. One call for at most [`NAMED_JOBS_MAX`] jobs; those that
     /// hold none, or of which Slurm does not say it clearly, are left out or empty.
     async fn held_devices(&self, _jobs: &[u32]) -> Result<BTreeMap<u32, HeldDevices>, SlurmError> {
@@ -100,7 +105,7 @@ impl Privacy {
 /// A longer script is none to us; slurmctld's own bound is 4 MiB unless a site raised it.
 pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
 
-/// Of how many jobs one call of [`Slurm::job_names`] or [`Slurm::held_devices`] asks; further ones are left out.
+/// Of how many jobs one call of [`Slurm::job_names`], [`Slurm::node_counts`] or [`Slurm::held_devices`] asks; further ones are left out.
 pub const NAMED_JOBS_MAX: usize = 200;
 
 /// What one update changes; `None` leaves a field as it is. Written in Slurm's own order: GRES first, begin time last.

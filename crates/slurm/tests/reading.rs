@@ -44,6 +44,7 @@ async fn observing_asks_nothing_that_could_change_anything() {
     let _ = slurm.jobs(&["gpu".to_owned()]).await;
     let _ = slurm.nodes().await;
     let _ = slurm.job_names(&[SlurmJobId::plain(7)]).await;
+    let _ = slurm.node_counts(&[SlurmJobId::plain(7)]).await;
     let _ = slurm.held_devices(&[7, 8]).await;
     let _ = slurm.batch_script(7).await;
     let _ = slurm.submit_line(7).await;

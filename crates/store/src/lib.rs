@@ -31,6 +31,7 @@ mod profiles;
 mod reports;
 mod runs;
 mod scaling;
+mod shadow;
 mod slices;
 mod starts;
 
@@ -57,10 +58,13 @@ pub use observed::{
     HeldDevice, IDLE_LEVEL_USUAL, IDLE_LEVELS, Observed, ObservedJob, ObservedRun, UsedOfStarts,
 };
 pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Operators, Undrain, drain_of};
-pub use profiles::{Profiles, StoredProfile};
+pub use profiles::{Durations, Profiles, StoredProfile};
 pub use reports::Reports;
 pub use runs::{MeasuredRun, Runs};
 pub use scaling::{SCALING_RUNS_MAX, ScalingFilter};
+pub use shadow::{
+    ShadowBeside, ShadowDecision, ShadowFilter, ShadowNeighbour, ShadowScore, ShadowSums, Shadows,
+};
 pub use slices::{SliceLesson, Slices};
 pub use starts::SlurmStart;
 
@@ -102,6 +106,7 @@ store_of!(
     Charges,
     Slices,
     Observed,
+    Shadows,
     Names,
     Events,
     Observations,

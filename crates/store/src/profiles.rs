@@ -6,13 +6,22 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, JobStart, UnixTime, WorkloadKey};
 use serde::{Deserialize, Serialize};
 
+/// What the mean and the variation of a duration were made of (Welford).
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Durations {
+    /// How many runs: those alone, and those beside others whose counters tell how long they would have taken alone.
+    pub run_count: u32,
+    /// Sum of squared deviations from the mean, in seconds squared.
+    pub deviation_squares: f64,
+}
+
 /// A profile, with what is needed to add the next run to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredProfile {
     /// Means so far.
     pub profile: WorkloadProfile,
-    /// Sum of squared deviations of the solo duration (Welford).
-    pub duration_deviation_squares: f64,
+    /// What its duration alone is the mean of.
+    pub durations: Durations,
     /// How many runs each speed under a cap is the mean of.
     pub run_counts_at_cap: [u32; 9],
     /// When it last changed.

@@ -239,10 +239,8 @@ impl World {
     fn run_on_node(&mut self, job: &pillion_slurm::Job) {
         let place =
             self.nodes.iter().position(|node| job.nodes.contains(&node.name)).expect("it runs on a node");
-        let (gres_type, shards) = match job.shards().expect("pool jobs hold shards") {
-            (Some(gres_type), shards) => (gres_type, shards),
-            (None, shards) => (self.free_device(place), shards),
-        };
+        let (_, shards) = job.shards().expect("pool jobs hold shards");
+        let gres_type = self.slurm.device_of(job.id).expect("Slurm booked them");
         let (now, work) = (self.now, self.works[&job.id].clone());
         self.note(format!(
             "start {} on {} {gres_type} with {}",
@@ -251,25 +249,6 @@ impl World {
             job.gres
         ));
         self.nodes[place].start(job.start(), (&gres_type, shards), &work, now);
-    }
-
-    /// Slurm gave an untyped request a whole device: the one that nobody else runs on.
-    fn free_device(&self, place: usize) -> GresType {
-        let node = &self.nodes[place];
-        let is_free = |gres_type: &GresType| !node.running.iter().any(|run| run.gres_type == *gres_type);
-        let open = self.slurm.open_jobs();
-        let booked = |gres_type: &GresType| {
-            let typed = |job: &pillion_slurm::Job| {
-                matches!(job.state, JobState::Running | JobState::Completing)
-                    && job.nodes.contains(&node.name)
-                    && job.shards().is_some_and(|(pinned, _)| pinned.as_ref() == Some(gres_type))
-            };
-            open.iter().any(typed)
-        };
-        let all = node.devices.iter().map(|device| device.gres_type.clone());
-        let free: Vec<GresType> = all.filter(is_free).collect();
-        let unpinned = free.iter().find(|gres_type| !booked(gres_type));
-        unpinned.or(free.first()).cloned().expect("Slurm books a whole device only where one is free")
     }
 
     async fn talk(&mut self) {

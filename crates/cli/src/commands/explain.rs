@@ -31,6 +31,7 @@ fn show(job: SlurmJobId, response: &ExplainResponse) -> Answer {
     let mut blocks = Vec::new();
     if response.found {
         job_blocks(&job_id, response.job.as_ref(), &mut blocks);
+        field(&mut blocks, "Shadow", &format::clean(response.shadow.as_deref().unwrap_or_default()));
         for decision in &response.decisions {
             decision_blocks(decision, &job_id, &mut blocks);
         }

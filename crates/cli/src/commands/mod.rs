@@ -26,6 +26,7 @@ pub mod report;
 pub mod rescue;
 pub mod rightsize;
 pub mod scale;
+pub mod shadow;
 pub mod slurm_conf;
 pub mod snapshot;
 pub mod status;
@@ -101,6 +102,10 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         Command::Policy => policy::fetch(&mut connect(address).await?).await?,
         Command::Idle(idle) => idle::fetch(&mut connect(address).await?, idle).await?,
         Command::Rightsize(rightsize) => rightsize::fetch(&mut connect(address).await?, rightsize).await?,
+        Command::Shadow(order) => {
+            let request = shadow::request(order, clock.now())?;
+            shadow::fetch(&mut connect(address).await?, request).await?
+        }
         Command::Events(events) => {
             let request = events::request(events, clock.now())?;
             events::fetch(&mut connect(address).await?, request).await?

@@ -35,6 +35,7 @@ fn lines(status: &JobStatus) -> Vec<String> {
             say(&mut lines, if at == 0 { "Slow because" } else { "and because" }, Some(cause));
         }
     }
+    say(&mut lines, "Shadow", status.shadow.clone());
     for event in &status.events {
         lines.push(field(
             "Happened",

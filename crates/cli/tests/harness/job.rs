@@ -59,6 +59,7 @@ fn observed() -> JobStatus {
         }),
         node: Some("n7".to_owned()),
         started_at_seconds: Some(NOW - 90_000.0),
+        shadow: Some("it would have started 41 min sooner on n7's GPU g2 beside another job, at 93 % of its speed alone as predicted".to_owned()),
         held_devices: vec![held("g0", 1_800.0, true), held("g1", 90_000.0, false)],
         rightsizing: vec![Rightsizing {
             sentences: vec!["1 of its 2 GPUs would have done: in 3 starts it never used more".to_owned()],

@@ -2,9 +2,9 @@
 
 use super::{NOW, host, queue_job};
 use pillion_api::{
-    Activity, Event, EventsRequest, EventsResponse, IdleDevice, IdleRequest, IdleResponse, Member,
-    PolicyResponse, PolicyRule, RightsizeRequest, RightsizeResponse, Rightsizing, TopCounts, TopDevice,
-    TopRequest, TopResponse,
+    Activity, Event, EventsRequest, EventsResponse, ExplainResponse, IdleDevice, IdleRequest, IdleResponse,
+    Member, PolicyResponse, PolicyRule, QueueJob, RightsizeRequest, RightsizeResponse, Rightsizing,
+    ShadowBelief, ShadowCount, ShadowRequest, ShadowResponse, TopCounts, TopDevice, TopRequest, TopResponse,
 };
 
 pub(super) fn policy() -> PolicyResponse {
@@ -130,6 +130,70 @@ pub(super) fn rightsize(request: &RightsizeRequest) -> RightsizeResponse {
         row.run_count >= request.run_count_min && (request.user.is_empty() || row.user == request.user)
     });
     RightsizeResponse { run_count_min: request.run_count_min, workload_count: 5, rows }
+}
+
+/// A month in the shadow; nothing before it.
+pub(super) fn shadow(request: &ShadowRequest) -> ShadowResponse {
+    let ShadowRequest { since_seconds, until_seconds } = *request;
+    let partitions = vec!["gpu".to_owned(), "long".to_owned()];
+    if until_seconds < NOW - 1.0 {
+        let mode = "off".to_owned();
+        return ShadowResponse {
+            since_seconds,
+            until_seconds,
+            mode,
+            partitions,
+            ..ShadowResponse::default()
+        };
+    }
+    let count =
+        |kind: &str, text: &str, count| ShadowCount { kind: kind.to_owned(), text: text.to_owned(), count };
+    ShadowResponse {
+        since_seconds,
+        until_seconds,
+        mode: "shadow".to_owned(),
+        partitions,
+        start_count: 1_200,
+        open_count: 31,
+        gpu_hours: 8_123.4,
+        alone: vec![
+            count("alone-joinable", "others could have joined it", 610),
+            count("unknown-workload", "the workload has not been measured on this device model yet", 190),
+        ],
+        paired_count: 400,
+        scored_count: 370,
+        unscored: vec![count("open", "not over yet", 21), count("never-ran", "the job never ran", 9)],
+        fits: vec![
+            count("fits", "their memory fits", 361),
+            count("short", "their memory does not fit", 2),
+            count("unknown", "the memory of one of them is not known", 7),
+        ],
+        overlap: Some(ShadowBelief { as_believed_count: 300, otherwise_count: 60, unknown_count: 10 }),
+        overlap_hours_believed: 1_480.0,
+        overlap_hours: 1_402.5,
+        saved_gpu_hours_low: 512.25,
+        saved_gpu_hours: 840.5,
+        over_limit_count: 3,
+        promise_count: 800,
+        promises_at_risk: 12.3,
+        durations: Some(ShadowBelief { as_believed_count: 900, otherwise_count: 79, unknown_count: 190 }),
+    }
+}
+
+/// A job that waits in an observed partition, and what is known of it.
+pub(super) fn explain_shadow(job_id: &str) -> Option<ExplainResponse> {
+    (job_id == "51").then(|| ExplainResponse {
+        found: true,
+        job: Some(QueueJob {
+            partition: "gpu".to_owned(),
+            reason: "Resources".to_owned(),
+            slowdown_ratio_max: None,
+            starts_alone_at_seconds: None,
+            ..queue_job("51", "alice")
+        }),
+        shadow: Some("it would wait: no device is free".to_owned()),
+        ..ExplainResponse::default()
+    })
 }
 
 /// A pool of 8,000 GPUs, of which the rows that were asked for and no more are sent.

@@ -15,8 +15,8 @@ use pillion_api::{
     IdleRequest, IdleResponse, JobExplanation, JobRequest, JobResponse, Member, MetricStatus, ModelsRequest,
     ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse, PolicyRequest, PolicyResponse,
     Profile, ProfileSlice, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse,
-    RefusedPeer, RightsizeRequest, RightsizeResponse, ScaleRequest, ScaleResponse, StatusRequest,
-    StatusResponse, TopRequest, TopResponse, UndrainRequest, UndrainResponse,
+    RefusedPeer, RightsizeRequest, RightsizeResponse, ScaleRequest, ScaleResponse, ShadowRequest,
+    ShadowResponse, StatusRequest, StatusResponse, TopRequest, TopResponse, UndrainRequest, UndrainResponse,
 };
 use pillion_proto::v1::{LoadedPlugin, MigInstance, MigInstances, MigPlacement, NodeSetup, SetupFault};
 use std::path::Path;
@@ -323,7 +323,11 @@ impl OperatorService for Fixtures {
     }
 
     async fn explain(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
-        if request.into_inner().job_id != "42" {
+        let job_id = request.into_inner().job_id;
+        if let Some(observed) = live::explain_shadow(&job_id) {
+            return Ok(Response::new(observed));
+        }
+        if job_id != "42" {
             return Ok(Response::new(ExplainResponse::default()));
         }
         let event = Event {
@@ -334,6 +338,7 @@ impl OperatorService for Fixtures {
             detail: "it is held".to_owned(),
         };
         Ok(Response::new(ExplainResponse {
+            shadow: None,
             found: true,
             job: Some(queue_job("42", "alice")),
             decisions: vec![decision()],
@@ -486,6 +491,10 @@ impl OperatorService for Fixtures {
         request: Request<RightsizeRequest>,
     ) -> Result<Response<RightsizeResponse>, Status> {
         Ok(Response::new(live::rightsize(&request.into_inner())))
+    }
+
+    async fn shadow(&self, request: Request<ShadowRequest>) -> Result<Response<ShadowResponse>, Status> {
+        Ok(Response::new(live::shadow(&request.into_inner())))
     }
 
     async fn top(&self, request: Request<TopRequest>) -> Result<Response<TopResponse>, Status> {

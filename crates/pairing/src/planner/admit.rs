@@ -8,8 +8,7 @@ use crate::policy::Policy;
 use crate::view::{DeviceView, NodeView, Tenant, WaitingJob};
 use pillion_core::isolation::Isolation;
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{SlowdownRatio, UnixTime, UserId};
-use std::time::Duration;
+use pillion_core::{SlowdownRatio, UserId};
 
 /// What an observed memory peak is multiplied with: peaks are sampled, and runs differ.
 pub const OBSERVED_PEAK_RATIO: f64 = 1.05;
@@ -176,20 +175,6 @@ pub(crate) fn matches_device(job: &WaitingJob, node: &NodeView, device: &DeviceV
         && !job.excluded_nodes.contains(&node.name)
         && (job.solo_cap.is_none() || device.mechanism.can_cap())
         && job.gpu_type.as_ref().is_none_or(|wanted| device.gpu_types.contains(wanted))
-}
-
-/// When a job that starts now ends at the latest; `None` = never by its limit.
-pub(crate) fn latest_end(job: &WaitingJob, now: UnixTime) -> Option<UnixTime> {
-    job.time_limit_seconds.map(|seconds| now + Duration::from_secs(seconds))
-}
-
-/// Whether what ends at `joiner` may hold a device longer than what ends at `host` (`None` = no limit).
-pub(crate) fn outlives(joiner: Option<UnixTime>, host: Option<UnixTime>) -> bool {
-    match (joiner, host) {
-        (_, None) => false,
-        (None, Some(_)) => true,
-        (Some(joiner), Some(host)) => joiner > host,
-    }
 }
 
 /// Whether somebody may join what runs on this device, as far as the device itself goes. In instances nobody is joined.

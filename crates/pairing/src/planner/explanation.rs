@@ -423,7 +423,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
                     host.start.job_id,
                     host.workload.clone(),
                     false,
-                    selection::outlives_job(context, job.max(other), job.min(other)),
+                    selection::outlives_job(context, job.max(other), job.min(other), device),
                 )
             }
             Partner::Running { device } => {

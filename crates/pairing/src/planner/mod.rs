@@ -20,6 +20,7 @@ pub(crate) mod admit;
 pub(crate) mod candidates;
 pub(crate) mod classes;
 pub(crate) mod considered;
+pub(crate) mod ends;
 mod explanation;
 pub(crate) mod first_run;
 mod free_capacity;

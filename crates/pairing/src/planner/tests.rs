@@ -5,6 +5,7 @@ mod instances;
 mod isolation;
 mod measured_alone;
 mod memory;
+mod order;
 mod properties;
 mod shards_by_use;
 mod trials;
@@ -208,46 +209,6 @@ fn patient(mut job: WaitingJob) -> WaitingJob {
 }
 
 #[test]
-fn a_joiner_must_not_outlive_its_host_while_an_earlier_job_waits() {
-    let devices = || vec![device_with("g0", Mps, tenant(50, "light", 1800))];
-    // Job 1 is first: nobody is passed over, though it may run for longer than its host.
-    assert_eq!(reason(&planned(&view(devices(), vec![job(1, "light")])), 1), Reason::Joined);
-    // Behind an exclusive job it may not.
-    let plan = planned(&view(devices(), vec![job(1, "never-seen"), job(2, "light")]));
-    assert_eq!((groups(&plan).len(), reason(&plan, 2)), (0, Reason::BehindOthers));
-    assert_eq!(exclusion(&plan, 2, 50), Some(Reason::OutlivesHost));
-    // Unless its limit ends in time.
-    let mut short = job(2, "light");
-    short.time_limit_seconds = Some(1800);
-    assert_eq!(reason(&planned(&view(devices(), vec![job(1, "never-seen"), short])), 2), Reason::Joined);
-    // A limit is needed for that.
-    let mut endless = job(2, "light");
-    endless.time_limit_seconds = None;
-    assert_eq!(
-        reason(&planned(&view(devices(), vec![job(1, "never-seen"), endless])), 2),
-        Reason::BehindOthers
-    );
-}
-
-#[test]
-fn a_whole_prefix_of_the_queue_may_join_at_once() {
-    let devices = (0..4)
-        .map(|index| device_with(&format!("g{index}"), Mps, tenant(50 + index, "light", 1800)))
-        .collect();
-    let plan = planned(&view(devices, (1..=5).map(|id| job(id, "light")).collect()));
-    assert_eq!(plan.pairings.len(), 4);
-    assert_eq!(plan.left_waiting.iter().map(|left| left.job_id.id).collect::<Vec<_>>(), [5]);
-}
-
-#[test]
-fn the_first_exclusive_job_gets_the_free_device() {
-    let waiting = vec![job(1, "never-seen"), job(2, "light"), job(3, "light")];
-    let plan = planned(&view(vec![device("g0", Mps)], waiting));
-    assert_eq!(groups(&plan), [[1]]);
-    assert_eq!(reason(&plan, 3), Reason::BehindOthers);
-}
-
-#[test]
 fn a_pair_spares_a_device_for_the_next_in_the_queue() {
     let waiting = vec![job(1, "light"), job(2, "light"), job(3, "never-seen"), job(4, "heavy")];
     let plan = planned(&view(vec![device("g0", Mps), device("g1", Mps)], waiting));
@@ -424,17 +385,6 @@ fn idle_devices_are_used_first_where_the_site_says_so() {
     assert_eq!(groups(&planned(&view)), [[1, 2]]);
     let policy = Policy { pair_when_idle: false, ..Policy::default() };
     assert_eq!(groups(&plan(&view, &Contention, &policy)), [[1], [2]]);
-}
-
-#[test]
-fn a_joiner_comes_from_behind_but_delays_nobody() {
-    let waiting = vec![job(1, "half"), job(2, "heavy"), job(3, "light")];
-    let plan = planned(&view(vec![device("g0", Mps)], waiting));
-    assert_eq!(groups(&plan), [[1, 3]]);
-    let mut long = vec![job(1, "half"), job(2, "heavy"), job(3, "light")];
-    long[2].time_limit_seconds = Some(7200);
-    let plan = planned(&view(vec![device("g0", Mps)], long));
-    assert_eq!((groups(&plan), exclusion(&plan, 1, 3)), (vec![vec![1]], Some(Reason::OutlivesHost)));
 }
 
 /// A hog beside a lighter job, with promises that hold only if the hog is capped.

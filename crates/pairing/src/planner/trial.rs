@@ -1,7 +1,7 @@
 //! What the book says of trials, looked up by what a candidate is: which kinds are being tried, what was seen of these two under
 //! their caps, how sharing fared on such devices. Must not estimate, and not choose.
 
-use crate::trials::{TrialBook, TrialPolicy, TrialRecord};
+use crate::trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict};
 use crate::view::{ClusterView, DeviceView};
 use pillion_core::device::Mechanism;
 use pillion_core::{Fraction, SlurmJobId, WorkloadKey};
@@ -32,10 +32,77 @@ const OPEN_MAX: (usize, usize) = (4, 4);
 pub(crate) struct Trials<'a> {
     pub(crate) policy: TrialPolicy,
     open: FxHashSet<TriedKind<'a>>,
-    /// How fast they ran; `None` = they did not fit.
-    verdicts: FxHashMap<Combination<'a>, Option<[f64; 2]>>,
+    verdicts: Verdicts<'a>,
     records: Records<'a>,
     excluded: &'a BTreeSet<SlurmJobId>,
+}
+
+/// What was seen of two workloads under their caps: how fast they ran; `None` = they did not fit.
+pub(crate) struct Verdicts<'a>(FxHashMap<Combination<'a>, Option<[f64; 2]>>);
+
+impl<'a> Verdicts<'a> {
+    pub(crate) fn new(verdicts: &'a [TrialVerdict]) -> Self {
+        let entries = verdicts.iter().map(|verdict| {
+            let kind = &verdict.kind;
+            let workloads = [&kind.workloads[0], &kind.workloads[1]];
+            let (key, is_turned) =
+                combination(&kind.device_model, kind.mechanism, workloads, verdict.cap_fractions);
+            (key, verdict.speed_fractions.map(|speeds| turned(speeds, is_turned)))
+        });
+        Self(entries.collect())
+    }
+
+    /// What was seen of two under these caps.
+    pub(crate) fn seen(
+        &self,
+        device: &DeviceView,
+        workloads: [&WorkloadKey; 2],
+        caps: [Option<Fraction>; 2],
+    ) -> Seen {
+        let (key, is_turned) = combination(&device.model, device.mechanism, workloads, caps);
+        match self.0.get(&key) {
+            None => Seen::Never,
+            Some(None) => Seen::Unfit,
+            Some(Some(speeds)) => Seen::At(turned(*speeds, is_turned)),
+        }
+    }
+}
+
+/// What the watch sees of those who run.
+pub(crate) struct WatchedPairs<'a> {
+    exactly: Verdicts<'a>,
+    /// How fast two were under whatever caps, in the order of their names.
+    speeds: FxHashMap<TriedKind<'a>, Vec<[f64; 2]>>,
+}
+
+impl<'a> WatchedPairs<'a> {
+    pub(crate) fn new(watched: &'a [TrialVerdict]) -> Self {
+        let mut speeds: FxHashMap<TriedKind<'a>, Vec<[f64; 2]>> = FxHashMap::default();
+        for verdict in watched {
+            let TrialKind { device_model, mechanism, workloads: [a, b] } = &verdict.kind;
+            let of_kind = speeds.entry((device_model, *mechanism, ordered([a, b]))).or_default();
+            of_kind.extend(verdict.speed_fractions.map(|speeds| turned(speeds, a > b)));
+        }
+        Self { exactly: Verdicts::new(watched), speeds }
+    }
+
+    /// Whether one of these two is seen to be slower than this beside the other: under these caps, and where they were not seen under
+    /// these, under any, for then estimates of them are wrong.
+    pub(crate) fn are_slower(
+        &self,
+        device: &DeviceView,
+        workloads: [&WorkloadKey; 2],
+        caps: [Option<Fraction>; 2],
+        least: [f64; 2],
+    ) -> bool {
+        if let Seen::At(speeds) = self.exactly.seen(device, workloads, caps) {
+            return (0..2).any(|at| speeds[at] < least[at]);
+        }
+        let of_kind = self.speeds.get(&(device.model.as_str(), device.mechanism, ordered(workloads)));
+        let least = turned(least, workloads[0] > workloads[1]);
+        let mut all = of_kind.into_iter().flatten();
+        all.any(|speeds| (0..2).any(|at| speeds[at] < least[at]))
+    }
 }
 
 /// What the book knows of two workloads under their caps.
@@ -52,14 +119,7 @@ pub(crate) enum Seen {
 impl<'a> Trials<'a> {
     /// `None` where the site wants no trials.
     pub(crate) fn of(view: &'a ClusterView, policy: Option<TrialPolicy>) -> Option<Self> {
-        let TrialBook { open, verdicts, records, excluded } = &view.trials;
-        let verdicts = verdicts.iter().map(|verdict| {
-            let kind = &verdict.kind;
-            let workloads = [&kind.workloads[0], &kind.workloads[1]];
-            let (key, is_turned) =
-                combination(&kind.device_model, kind.mechanism, workloads, verdict.cap_fractions);
-            (key, verdict.speed_fractions.map(|speeds| turned(speeds, is_turned)))
-        });
+        let TrialBook { open, verdicts, watched: _, records, excluded } = &view.trials;
         Some(Self {
             policy: policy?,
             excluded,
@@ -70,7 +130,7 @@ impl<'a> Trials<'a> {
                     (kind.device_model.as_str(), kind.mechanism, ordered(workloads))
                 })
                 .collect(),
-            verdicts: verdicts.collect(),
+            verdicts: Verdicts::new(verdicts),
             records: by_device(records),
         })
     }
@@ -100,16 +160,11 @@ impl<'a> Trials<'a> {
     /// What was seen of two under these caps.
     pub(crate) fn seen(
         &self,
-        device: &'a DeviceView,
-        workloads: [&'a WorkloadKey; 2],
+        device: &DeviceView,
+        workloads: [&WorkloadKey; 2],
         caps: [Option<Fraction>; 2],
     ) -> Seen {
-        let (key, is_turned) = combination(&device.model, device.mechanism, workloads, caps);
-        match self.verdicts.get(&key) {
-            None => Seen::Never,
-            Some(None) => Seen::Unfit,
-            Some(Some(speeds)) => Seen::At(turned(*speeds, is_turned)),
-        }
+        self.verdicts.seen(device, workloads, caps)
     }
 
     /// What of an estimate's hope is believed for this user's jobs, 0..=1, by the share that held of what was seen on such devices: the

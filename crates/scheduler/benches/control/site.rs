@@ -8,7 +8,7 @@ use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::{ActivityMeans, AgentHello, JobSummary, ProgressPart, Report, ReportBody};
 use pillion_core::{DeviceUuid, GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_slurm::Ending;
-use pillion_store::{JobRecord, Lesson, RunAccount, Store, StoredProfile, Sums};
+use pillion_store::{Durations, JobRecord, Lesson, RunAccount, Store, StoredProfile, Sums};
 use std::time::Duration;
 
 pub(crate) const CPUS_PER_NODE: u32 = 64;
@@ -138,7 +138,7 @@ pub(crate) async fn remember_workloads(
             };
             let stored = StoredProfile {
                 profile: profile(user, number),
-                duration_deviation_squares: 0.0,
+                durations: Durations::default(),
                 run_counts_at_cap: [0; 9],
                 updated_at: now,
             };

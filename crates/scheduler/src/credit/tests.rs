@@ -16,7 +16,7 @@ use pillion_memory_store::MemoryStore;
 use pillion_slurm::{Job, JobState, NodeAvailability};
 use pillion_store::Store;
 use pillion_store::prelude::*;
-use pillion_store::{MeasuredRun, NewMember};
+use pillion_store::{Durations, MeasuredRun, NewMember};
 
 const GIB: u64 = 1 << 30;
 
@@ -39,7 +39,7 @@ fn profile(workload: &str, run_count: u32, sm_active: f64) -> StoredProfile {
         run_count,
         ..WorkloadProfile::empty(WorkloadKey::new(workload), "h100")
     };
-    StoredProfile { profile, duration_deviation_squares: 0.0, run_counts_at_cap: [0; 9], updated_at: at(NOW) }
+    StoredProfile { profile, durations: Durations::default(), run_counts_at_cap: [0; 9], updated_at: at(NOW) }
 }
 
 fn sample_of(sm_active: f64, memory: [u64; 2]) -> DeviceSeen {

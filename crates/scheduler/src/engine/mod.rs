@@ -104,10 +104,10 @@ impl Engine {
             gpu_types: &context.settings.gpu_types,
             steadfast: &board.steadfast,
             restarts_by_consent: context.settings.restarts_by_consent,
+            watched: &board.watched,
             trials: history.as_deref().map(|history| TrialSources {
                 pace: &context.settings.pace,
                 speeds: &board.speeds,
-                watched: &board.watched,
                 is_parting_unsafe: board.is_parting_unsafe,
                 history,
             }),

@@ -29,6 +29,7 @@ pub(super) async fn explain(
         decisions: decisions.iter().map(|decision| listing::decision(decision, &users, caller)).collect(),
         explanations: explanations.map(|(revision, at, one)| shown(revision, at, one, caller)).collect(),
         events: store.events(id).await?.into_iter().map(listing::event_row).collect(),
+        shadow: None,
     }))
 }
 

@@ -11,7 +11,7 @@ use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::{Fraction, JobStart, NodeName, UnixTime};
-use pillion_slurm::Ending;
+use pillion_slurm::{Ending, Job};
 use pillion_store::{Decision, Event, JobRecord, Lesson, Member, ObservedJob, Store, StoreError};
 use std::collections::BTreeMap;
 
@@ -66,6 +66,7 @@ pub(super) async fn status(
         lesson_detail: lesson.and_then(|lesson| listing::some_text(lesson.detail)),
         held_devices: Vec::new(),
         rightsizing: Vec::new(),
+        shadow: None,
         job: Some(queue_row.unwrap_or_else(|| listing::past_job(&record))),
     })
 }
@@ -97,6 +98,25 @@ pub(super) fn observed_status(job: &ObservedJob, lesson: Option<Lesson>, now: Un
             state: state.to_owned(),
             reason: String::new(),
             slowdown_ratio_max: None,
+        }),
+        ..api::JobStatus::default()
+    }
+}
+
+/// The answer about a job that waits in an observed partition: Slurm's own word for why.
+pub(super) fn observed_waiting(job: &Job, now: UnixTime) -> api::JobStatus {
+    api::JobStatus {
+        restart_count: job.restart_count,
+        now_seconds: now.seconds(),
+        job: Some(api::QueueJob {
+            job_id: job.id.to_string(),
+            user: job.user.to_string(),
+            account: job.account.to_string(),
+            partition: job.partition.to_string(),
+            submitted_at_seconds: listing::known(job.submitted_at),
+            state: "waiting".to_owned(),
+            reason: job.reason.to_string(),
+            ..api::QueueJob::default()
         }),
         ..api::JobStatus::default()
     }

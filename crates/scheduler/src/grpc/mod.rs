@@ -19,5 +19,6 @@ pub mod operator;
 mod owned;
 mod rightsize;
 mod scale;
+mod shadow;
 mod status;
 mod top;

@@ -6,7 +6,7 @@ use super::auth::{Caller, caller};
 use super::naming::{self, Naming};
 use super::owned::{is_of, own_user_name};
 use super::top::to_u32;
-use super::{act, browse, events, explain, idle, job, listing, rightsize, scale, status, top};
+use super::{act, browse, events, explain, idle, job, listing, rightsize, scale, shadow, status, top};
 use crate::context::Context;
 use crate::device_status::Amiss;
 use crate::engine::Engine;
@@ -208,7 +208,10 @@ impl OperatorService for OperatorServer {
         let id: SlurmJobId = text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))?;
         let row = self.queue_row(id, caller).await.map_err(store_error)?;
         let store = self.context.store.as_ref();
-        let found = explain::explain(store, id, row, caller).await.map_err(store_error)?;
+        let found = match explain::explain(store, id, row, caller).await.map_err(store_error)? {
+            Some(found) => Some(found),
+            None => self.explain_shadow(id, caller).await.map_err(store_error)?,
+        };
         self.named(found.unwrap_or_default()).await
     }
 
@@ -457,6 +460,16 @@ impl OperatorService for OperatorServer {
         let filter = scale::filter(&workload, caller)?;
         let runs = self.pages.scaling(&filter).await.map_err(store_error)?;
         self.named(scale::answer(&runs, &filter)).await
+    }
+
+    async fn shadow(
+        &self,
+        request: Request<api::ShadowRequest>,
+    ) -> Result<Response<api::ShadowResponse>, Status> {
+        let filter = shadow::filter(request.get_ref(), caller(&request))?;
+        let sums = self.pages.shadow_sums(&filter).await.map_err(store_error)?;
+        let settings = &self.context.settings;
+        Ok(Response::new(shadow::answer(&sums, &filter, settings.mode.as_str(), &settings.observed)))
     }
 
     async fn top(&self, request: Request<api::TopRequest>) -> Result<Response<api::TopResponse>, Status> {

@@ -76,6 +76,9 @@ impl Slurm for CountedSlurm {
     async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError> {
         self.timed("job-names", self.inner.job_names(jobs)).await
     }
+    async fn node_counts(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, u32>, SlurmError> {
+        self.timed("node-counts", self.inner.node_counts(jobs)).await
+    }
     async fn held_devices(&self, jobs: &[u32]) -> Result<BTreeMap<u32, HeldDevices>, SlurmError> {
         self.timed("held-devices", self.inner.held_devices(jobs)).await
     }

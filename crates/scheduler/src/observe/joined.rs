@@ -14,7 +14,7 @@ const LATE_SECONDS_MAX: f64 = 600.0;
 const SETTLED_SECONDS: f64 = 10.0;
 
 /// Whether nothing more is to come of a start that is over.
-pub(super) fn is_settled(job: &ObservedJob, runs: &[ObservedRun], now: UnixTime) -> bool {
+pub(crate) fn is_settled(job: &ObservedJob, runs: &[ObservedRun], now: UnixTime) -> bool {
     let Some(ended_at) = job.ended_at else { return false };
     let waited = now.seconds_since(ended_at);
     let told: BTreeSet<_> = runs.iter().map(|run| (&run.node, &run.summary.gres_type)).collect();

@@ -16,16 +16,16 @@ mod starts;
 use crate::context::Context;
 use crate::profile;
 use crate::tick_error::TickError;
-use joined::{is_settled, joined};
+pub(crate) use joined::is_settled;
+use joined::joined;
 use pillion_core::family::family_of;
 use pillion_core::name::NameSource;
 use pillion_core::workload::{of_script, of_submit_line};
-use pillion_core::{NodeName, SlurmJobId, UnixTime, WorkloadKey, WorkloadName};
-use pillion_slurm::{NAMED_JOBS_MAX, Node};
+use pillion_core::{SlurmJobId, WorkloadKey, WorkloadName};
+use pillion_slurm::NAMED_JOBS_MAX;
 use pillion_store::{Lesson, Naming, ObservedJob, ObservedRun, StoredProfile};
 use seen::Observed;
 use starts::{Starts, observed_nodes};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Scripts that are asked for in one tick: each is a call of its own, and no job waits for it.
@@ -94,13 +94,16 @@ impl Observe {
             starts.follow(at, &answer.jobs, &nodes, answer.dropped_line_count == 0);
             starts.count(&minutes);
         });
-        self.hang(at, nodes);
+        let is_whole = answer.dropped_line_count == 0;
+        let seen = Observed { at: Some(at), nodes, jobs: Vec::new(), queue: answer.jobs, is_whole };
+        self.hang(seen);
         Ok(())
     }
 
-    fn hang(&self, at: UnixTime, nodes: BTreeMap<NodeName, Node>) {
+    /// Shows what was seen, with the starts as they are known now.
+    fn hang(&self, seen: Observed) {
         let jobs = self.with(|starts| starts.jobs().cloned().collect());
-        self.context.board_mut().observed = Arc::new(Observed { at: Some(at), nodes, jobs });
+        self.context.board_mut().observed = Arc::new(Observed { jobs, ..seen });
     }
 
     async fn ask_devices(&self) -> Result<(), TickError> {
@@ -109,8 +112,8 @@ impl Observe {
             let held = self.context.slurm.held_devices(&asked).await;
             let held = held.map_err(TickError::slurm("ask which devices jobs hold"))?;
             self.with(|starts| starts.hold(&asked, held));
-            let before = Arc::clone(&self.context.board().observed);
-            self.hang(before.at.unwrap_or_default(), before.nodes.clone());
+            let before = Observed::clone(&self.context.board().observed);
+            self.hang(before);
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use pillion_core::profile::LessonKind;
 use pillion_core::report::{
     ActivityMeans, AgentHello, DeviceSample, DeviceSamples, JobSummary, Report, ReportBody, ToAgent,
 };
-use pillion_core::{GresType, JobStart, ManualClock, UserId};
+use pillion_core::{GresType, JobStart, ManualClock, NodeName, UnixTime, UserId};
 use pillion_fake_slurm::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_memory_store::MemoryStore;
 use pillion_slurm::Ending;
@@ -46,9 +46,9 @@ pub(crate) fn held(node: &str, device: &str) -> HeldDevice {
     HeldDevice::new(NodeName::new(node), GresType::new(device))
 }
 
-const SCRIPT: &str = "#!/bin/sh\n#SBATCH --gres=gpu:1\nsrun python train.py\n";
+pub(crate) const SCRIPT: &str = "#!/bin/sh\n#SBATCH --gres=gpu:1\nsrun python train.py\n";
 
-fn job() -> FakeJob {
+pub(crate) fn job() -> FakeJob {
     FakeJob {
         partition: "gpu".to_owned(),
         gres: "gpu:1".to_owned(),
@@ -58,12 +58,12 @@ fn job() -> FakeJob {
     }
 }
 
-struct World {
-    clock: Arc<ManualClock>,
-    slurm: Arc<FakeSlurm>,
-    store: Arc<MemoryStore>,
-    context: Arc<Context>,
-    observe: Observe,
+pub(crate) struct World {
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) slurm: Arc<FakeSlurm>,
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) context: Arc<Context>,
+    pub(crate) observe: Observe,
     ingest: Ingest,
     sequence: Mutex<u64>,
     _inbox: mpsc::Receiver<ToAgent>,
@@ -76,6 +76,10 @@ impl World {
     }
 
     fn with(device_count: u32, pool: &[&str]) -> Self {
+        Self::in_mode(Mode::Off, device_count, pool)
+    }
+
+    pub(crate) fn in_mode(mode: Mode, device_count: u32, pool: &[&str]) -> Self {
         let mut node = FakeNode::pool("w1", device_count);
         node.devices.values_mut().for_each(|shards| *shards = 0);
         node.cpus = 20_000;
@@ -86,7 +90,7 @@ impl World {
         let settings = Settings {
             pool: pool.iter().map(|&name| name.to_owned()).collect(),
             observed: vec!["gpu".to_owned()],
-            mode: Mode::Off,
+            mode,
             ..Settings::default()
         };
         let (agents, devices) = (Agents::default(), (0..2).map(device).collect());
@@ -100,18 +104,18 @@ impl World {
     }
 
     /// Time goes on, Slurm with it, and the observer looks.
-    async fn wait(&self, seconds: u64) {
+    pub(crate) async fn wait(&self, seconds: u64) {
         self.pass(seconds);
         self.observe.tick().await.unwrap();
     }
 
-    fn pass(&self, seconds: u64) {
+    pub(crate) fn pass(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
         self.slurm.tick(self.context.now());
     }
 
     /// The agent of w1 tells something; whether it counts as arrived.
-    async fn tell(&self, body: ReportBody) -> bool {
+    pub(crate) async fn tell(&self, body: ReportBody) -> bool {
         let sequence = {
             let mut sequence = self.sequence.lock().unwrap();
             *sequence += 1;
@@ -144,7 +148,7 @@ impl World {
         self.observe.tick().await.unwrap();
     }
 
-    fn run(&self, job: SlurmJobId, device: &str, began: UnixTime) -> ReportBody {
+    pub(crate) fn run(&self, job: SlurmJobId, device: &str, began: UnixTime) -> ReportBody {
         let means = ActivityMeans(Metrics::from([(Metric::SmActiveFraction, 0.5)]));
         ReportBody::ObservedRun(Box::new(JobSummary {
             start: JobStart { job_id: job, restart_count: 0 },
@@ -158,7 +162,7 @@ impl World {
         }))
     }
 
-    fn jobs(&self) -> Vec<ObservedJob> {
+    pub(crate) fn jobs(&self) -> Vec<ObservedJob> {
         self.context.board().observed.jobs.clone()
     }
 
@@ -205,11 +209,27 @@ async fn what_is_seen_of_a_job_is_known_of_it_in_the_pool() {
 /// All reconcilers of a scheduler that has no pool, over jobs that come and go: whatever they ask of Slurm changes nothing.
 #[tokio::test]
 async fn a_scheduler_that_only_observes_only_reads() {
-    let world = World::new(2);
+    only_reads(Mode::Off).await;
+}
+
+/// The same where it decides, too.
+#[tokio::test]
+async fn a_scheduler_that_decides_in_the_shadow_only_reads() {
+    let calls = only_reads(Mode::Shadow).await;
+    assert!(calls.iter().any(|call| matches!(call, FakeCall::NodeCounts { .. })));
+}
+
+async fn only_reads(mode: Mode) -> Vec<FakeCall> {
+    let world = World::in_mode(mode, 2, &[]);
     let engine = Arc::new(crate::engine::Engine::new(Arc::clone(&world.context)));
     let tasks = crate::reconcilers::all(Duration::from_secs(2), &world.context, &engine);
     let ids = [world.slurm.submit(job()), world.slurm.submit(FakeJob { script: None, ..job() })];
     for second in 0..40 {
+        if second == 10 {
+            // They find no GPU free, and wait.
+            world.slurm.submit(job());
+            world.slurm.submit(job());
+        }
         world.pass(5);
         for task in &tasks {
             task.reconciler.tick().await.unwrap();
@@ -226,6 +246,8 @@ async fn a_scheduler_that_only_observes_only_reads() {
     assert!(asked(|call| matches!(call, FakeCall::BatchScript { .. })));
     assert!(asked(|call| matches!(call, FakeCall::HeldDevices { .. })));
     assert!(asked(|call| matches!(call, FakeCall::SubmitLine { .. })));
+    assert_eq!(world.store.active_decisions().await.unwrap(), [], "nothing that could be carried out");
+    calls
 }
 
 #[tokio::test]

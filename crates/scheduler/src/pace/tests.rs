@@ -19,7 +19,7 @@ use pillion_memory_store::{FailWhen, MemoryStore};
 use pillion_pairing::{Role, UserPolicy};
 use pillion_slurm::{JobState, NodeAvailability, SlurmVersion};
 use pillion_store::prelude::*;
-use pillion_store::{NewMember, Requeue, RequeueCause, Store, StoredProfile};
+use pillion_store::{Durations, NewMember, Requeue, RequeueCause, Store, StoredProfile};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -108,7 +108,7 @@ impl World {
             };
             world.store.know(&StoredProfile {
                 profile,
-                duration_deviation_squares: 0.0,
+                durations: Durations::default(),
                 run_counts_at_cap: [0; 9],
                 updated_at: at(NOW),
             });

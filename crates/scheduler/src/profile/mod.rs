@@ -20,9 +20,9 @@ use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::ActivityMeans;
 use pillion_core::{CapStep, Fraction, UnixTime, report};
 use pillion_slurm::Ending;
-use pillion_store::{Event, Lesson, MeasuredRun, Member, RequeueCause, RunAccount, StoredProfile};
+use pillion_store::{Durations, Event, Lesson, MeasuredRun, Member, RequeueCause, RunAccount, StoredProfile};
 use slice::slice_lesson;
-use speed::{is_solo, measured_speed, rate_of};
+use speed::{alone_seconds, is_solo, measured_speed, rate_of};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use tracing::info;
@@ -236,7 +236,7 @@ pub(crate) fn learn(
     if !is_solo(run) {
         return match of_first_minutes(stored.as_ref(), run, now) {
             Some(profile) => (LessonKind::Alone.into(), Some(profile)),
-            None => (LessonKind::Shared.into(), None),
+            None => (LessonKind::Shared.into(), with_shared_duration(stored, run, now)),
         };
     }
     let learnt = match (obstacle(run), &run.summary.solo_means, cap_of(run)) {
@@ -281,7 +281,7 @@ fn with_need_beyond(
 fn nothing_known(run: &MeasuredRun, now: UnixTime) -> StoredProfile {
     StoredProfile {
         profile: WorkloadProfile::empty(run.job.workload.clone(), run.device_model.clone()),
-        duration_deviation_squares: 0.0,
+        durations: Durations::default(),
         run_counts_at_cap: [0; 9],
         updated_at: now,
     }
@@ -306,7 +306,7 @@ fn of_first_minutes(
         energy_joules: None,
         ..whole.profile
     };
-    Some(StoredProfile { profile, duration_deviation_squares: 0.0, ..whole })
+    Some(StoredProfile { profile, durations: Durations::default(), ..whole })
 }
 
 /// A profile of a first run's minutes. The first whole run alone takes its place; what it needed at most counts for ever.
@@ -323,7 +323,7 @@ fn forget_minutes(stored: StoredProfile) -> StoredProfile {
         process_count_peak: stored.profile.process_count_peak,
         ..WorkloadProfile::empty(workload.clone(), device_model.clone())
     };
-    StoredProfile { profile, run_counts_at_cap: [0; 9], ..stored }
+    StoredProfile { profile, run_counts_at_cap: [0; 9], durations: Durations::default(), ..stored }
 }
 
 /// The profile with a solo run added.
@@ -336,7 +336,7 @@ fn with_run(
     let mut stored = stored.map_or_else(|| nothing_known(run, now), forget_minutes);
     stored.updated_at = now;
     stored.profile.run_count += 1;
-    add_duration(&mut stored, run);
+    add_duration(&mut stored, run.summary.ended_at.seconds_since(run.summary.started_at));
     let had_counter = stored.profile.throughput_per_second.is_some();
     add_means(&mut stored.profile, means, run);
     if !had_counter && stored.profile.throughput_per_second.is_some() {
@@ -348,15 +348,28 @@ fn with_run(
 }
 
 /// Welford's running mean and variance.
-fn add_duration(stored: &mut StoredProfile, run: &MeasuredRun) {
-    let elapsed = run.summary.ended_at.seconds_since(run.summary.started_at);
-    let count = f64::from(stored.profile.run_count);
-    let before = stored.profile.duration_seconds.unwrap_or(elapsed);
-    let mean = before + (elapsed - before) / count;
-    stored.duration_deviation_squares += (elapsed - before) * (elapsed - mean);
+fn add_duration(stored: &mut StoredProfile, seconds: f64) {
+    stored.durations.run_count += 1;
+    let count = f64::from(stored.durations.run_count);
+    let before = stored.profile.duration_seconds.unwrap_or(seconds);
+    let mean = before + (seconds - before) / count;
+    stored.durations.deviation_squares += (seconds - before) * (seconds - mean);
     stored.profile.duration_seconds = Some(mean);
-    stored.profile.duration_variation_fraction = (stored.profile.run_count > 1 && mean > 0.0)
-        .then(|| (stored.duration_deviation_squares / (count - 1.0)).max(0.0).sqrt() / mean);
+    stored.profile.duration_variation_fraction = (stored.durations.run_count > 1 && mean > 0.0)
+        .then(|| (stored.durations.deviation_squares / (count - 1.0)).max(0.0).sqrt() / mean);
+}
+
+/// With the duration of a run beside others, as its counter tells it. Of a workload that is known by minutes only nothing is added.
+fn with_shared_duration(
+    stored: Option<StoredProfile>,
+    run: &MeasuredRun,
+    now: UnixTime,
+) -> Option<StoredProfile> {
+    let mut stored = stored.filter(|stored| stored.profile.duration_seconds.is_some())?;
+    let seconds = alone_seconds(run, &stored.profile)?;
+    add_duration(&mut stored, seconds);
+    stored.updated_at = now;
+    Some(stored)
 }
 
 /// How a run's value of a metric joins what was known from the runs before.

@@ -81,6 +81,16 @@ fn speed_by_duration(run: &MeasuredRun, seconds: f64, profile: &WorkloadProfile)
     is_known.then_some(MeasuredSpeed { speed_fraction, deviation: Some(deviation), is_self_reported: false })
 }
 
+/// How long a run beside others would have taken alone: what it counted at the rate of its workload alone, and the time in which it did
+/// not count. `None` where it did not complete, or no counter tells it.
+pub(super) fn alone_seconds(run: &MeasuredRun, profile: &WorkloadProfile) -> Option<f64> {
+    let part = together(&run.summary);
+    let speed = speed_by_progress(&part, profile).filter(MeasuredSpeed::is_possible)?;
+    let elapsed = run.summary.ended_at.seconds_since(run.summary.started_at);
+    let seconds = (elapsed - part.seconds).max(0.0) + part.seconds * speed.speed_fraction;
+    (run.job.ending == Some(Ending::Completed)).then_some(seconds)
+}
+
 /// How fast a job counted; `None` where it did not, or by what nobody can count.
 pub(super) fn rate_of(part: &ProgressPart) -> Option<f64> {
     part.progress.map(|progress| progress / part.seconds).filter(|rate| is_rate(*rate))

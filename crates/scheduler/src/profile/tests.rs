@@ -196,6 +196,50 @@ fn joined_first_run() -> MeasuredRun {
     MeasuredRun { summary, decision: Some(decision(&host)), ..run }
 }
 
+/// A run of 1000 s, all of them shared, that counted so far in the last 900.
+fn shared_run(progress: f64) -> MeasuredRun {
+    let mut run = run(1000, 1000.0);
+    run.summary.shared = ProgressPart { progress: Some(progress), seconds: 900.0 };
+    run
+}
+
+#[test]
+fn a_shared_run_tells_by_its_counter_how_long_it_would_have_taken_alone() {
+    // Alone its workload counts one a second, and takes 100 s.
+    let alone = || StoredProfile {
+        profile: WorkloadProfile {
+            throughput_per_second: Some(1.0),
+            ..learnt(&[run(100, 0.0)]).unwrap().profile
+        },
+        ..learnt(&[run(100, 0.0)]).unwrap()
+    };
+    let (lesson, profile) = learn(Some(alone()), &shared_run(700.0), at(5000));
+    let profile = profile.unwrap();
+    assert_eq!(
+        (lesson, profile.durations.run_count, profile.profile.run_count),
+        (LessonKind::Shared.into(), 2, 1)
+    );
+    near(profile.profile.duration_seconds, f64::midpoint(100.0, 800.0));
+    assert!(
+        profile.profile.duration_variation_fraction.is_some_and(|variation| variation > 1.0),
+        "{profile:?}"
+    );
+    // What cannot be, what failed, and what is known by minutes only teach nothing of it.
+    let mut failed = shared_run(700.0);
+    failed.job.ending = Some(Ending::Failed);
+    let mut of_minutes = alone();
+    of_minutes.profile.duration_seconds = None;
+    for (stored, run) in [
+        (alone(), shared_run(1e6)),
+        (alone(), failed),
+        (alone(), run(1000, 1000.0)),
+        (of_minutes, shared_run(700.0)),
+    ] {
+        assert_eq!(learn(Some(stored), &run, at(5000)).1, None, "{run:?}");
+    }
+    assert_eq!(learn(None, &shared_run(700.0), at(5000)).1, None);
+}
+
 #[test]
 fn a_first_run_that_was_joined_teaches_what_it_showed_alone() {
     let (lesson, known) = learn(None, &joined_first_run(), at(5000));

@@ -21,7 +21,7 @@ use pillion_pairing::{
     TenantInput, plan,
 };
 use pillion_store::prelude::*;
-use pillion_store::{ModelState, NewObservation, RunAccount, SharingTenant, StoredProfile, Sums};
+use pillion_store::{Durations, ModelState, NewObservation, RunAccount, SharingTenant, StoredProfile, Sums};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -137,7 +137,7 @@ impl World {
         self.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
         let stored = StoredProfile {
             profile: profile(name),
-            duration_deviation_squares: 0.0,
+            durations: Durations::default(),
             run_counts_at_cap: [0; 9],
             updated_at: at(NOW),
         };

@@ -41,7 +41,9 @@ pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
     let tenancies = by_node(sources.decisions);
     let here = |node: &Node| tenancies.get(&node.name).map(Vec::as_slice).unwrap_or_default();
     let waiting = waiting_jobs(&planned, sources);
-    let trials = sources.trials.map(|own| trials::book(&waiting, own, sources)).unwrap_or_default();
+    let trials = sources
+        .trials
+        .map_or_else(|| trials::what_is_watched(sources), |own| trials::book(&waiting, own, sources));
     ClusterView {
         revision: sources.revision,
         taken_at: sources.scan.at,

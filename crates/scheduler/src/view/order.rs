@@ -150,7 +150,7 @@ mod tests {
     use pillion_core::{CapStep, Revision, SlurmJobId};
     use pillion_pairing::Policy;
     use pillion_slurm::JobState;
-    use pillion_store::StoredProfile;
+    use pillion_store::{Durations, StoredProfile};
 
     const GIB: u64 = 1 << 30;
 
@@ -191,7 +191,7 @@ mod tests {
         };
         let known = StoredProfile {
             profile,
-            duration_deviation_squares: 0.0,
+            durations: Durations::default(),
             run_counts_at_cap: [0; 9],
             updated_at: at(NOW),
         };
@@ -212,6 +212,7 @@ mod tests {
             alone_devices_max: 2,
             gpu_types: &BTreeMap::new(),
             steadfast: &std::collections::BTreeSet::new(),
+            watched: &std::collections::BTreeMap::new(),
             restarts_by_consent: true,
             trials: None,
         };

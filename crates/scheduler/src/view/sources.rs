@@ -21,8 +21,6 @@ pub struct TrialSources<'a> {
     pub pace: &'a PaceSettings,
     /// How fast those go that the watch has judged.
     pub speeds: &'a BTreeMap<(NodeName, GresType), BTreeMap<JobStart, f64>>,
-    /// What it saw of two, also of those that are apart again.
-    pub watched: &'a BTreeMap<Combination, Watched>,
     /// A guest was seen that could not go back without harm: nobody is tried.
     pub is_parting_unsafe: bool,
     /// What came of sharings before.
@@ -64,6 +62,8 @@ pub struct Sources<'a> {
     pub steadfast: &'a BTreeSet<JobStart>,
     /// Whether the site lets jobs be started again that ran out of device memory, where their users do.
     pub restarts_by_consent: bool,
+    /// What the watch saw of two, also of those that are apart again.
+    pub watched: &'a BTreeMap<Combination, Watched>,
     /// What trials are made from; absent = the site wants none.
     pub trials: Option<TrialSources<'a>>,
     /// Extra names by device model under which users may ask for it.

@@ -11,7 +11,7 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::{CapStep, DecisionId, JobStart, Revision, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::Policy;
 use pillion_slurm::ReasonKind;
-use pillion_store::{Drain, StoredProfile};
+use pillion_store::{Drain, Durations, StoredProfile};
 use std::sync::Arc;
 
 const GIB: u64 = 1 << 30;
@@ -57,6 +57,7 @@ struct World {
     amiss: Amiss,
     first_runs: BTreeMap<JobStart, Arc<FirstRunSeen>>,
     steadfast: BTreeSet<JobStart>,
+    watched: BTreeMap<Combination, Watched>,
 }
 
 impl Default for World {
@@ -75,6 +76,7 @@ impl Default for World {
             amiss: Amiss::default(),
             first_runs: BTreeMap::new(),
             steadfast: BTreeSet::new(),
+            watched: BTreeMap::new(),
         }
     }
 }
@@ -115,6 +117,7 @@ fn view_beside(world: World, agent: AgentState) -> ClusterView {
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
         steadfast: &world.steadfast,
+        watched: &world.watched,
         restarts_by_consent: true,
         trials: None,
     })
@@ -309,7 +312,7 @@ fn whoever_asks_for_devices_for_himself_in_whatever_way_comes_last_beyond_his_bu
     let named = |name: &str| Mark { workload_digest: name.into(), ..Mark::default() };
     let known = ["alice/w", "mallory/w"].map(|workload| StoredProfile {
         profile: WorkloadProfile::empty(WorkloadKey::new(workload), "h100"),
-        duration_deviation_squares: 0.0,
+        durations: Durations::default(),
         run_counts_at_cap: [0; 9],
         updated_at: at(NOW),
     });
@@ -362,7 +365,7 @@ fn a_first_run_stands_in_the_view_as_far_as_it_was_seen_and_with_what_its_user_d
     let profile = WorkloadProfile { run_count: 1, ..WorkloadProfile::empty(plan.workload, "h100") };
     let known = StoredProfile {
         profile,
-        duration_deviation_squares: 0.0,
+        durations: Durations::default(),
         run_counts_at_cap: [0; 9],
         updated_at: at(NOW),
     };
@@ -434,4 +437,19 @@ fn who_would_be_started_again_with_more_memory_may_run_out() {
     assert!(!may(with(&|mark| mark.restart = false), &[]), "nobody asked for it");
     assert!(!may(with(&|mark| mark.again_lease_epoch = Some(NOW)), &[]), "it was once already");
     assert!(!may(with(&|_| {}), &[start]), "--no-requeue");
+}
+
+#[test]
+fn what_the_watch_sees_is_told_also_where_nothing_is_tried() {
+    let mut other = member(MemberState::Running);
+    other.plan.start.job_id = SlurmJobId::plain(99);
+    let (mine, other) = (decision(&member(MemberState::Running)), decision(&other));
+    let two = [(&mine, &mine.members[0]), (&other, &other.members[0])];
+    let speeds = two.map(|(_, member)| (member.plan.start, 0.5)).into();
+    let seen = Watched::of(&two, &speeds, at(NOW)).unwrap();
+    let watched = [(seen.combination(), seen)].into();
+    let trials = view_of(World { watched, ..World::default() }).trials;
+    assert_eq!(trials.watched.len(), 1);
+    assert_eq!(trials.watched[0].speed_fractions, Some([0.5, 0.5]));
+    assert!(trials.verdicts.is_empty() && trials.records.is_empty());
 }

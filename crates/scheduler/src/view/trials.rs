@@ -21,7 +21,7 @@ pub(super) fn book(waiting: &[WaitingJob], own: TrialSources<'_>, sources: Sourc
         places.entry((&decision.node, &decision.gres_type)).or_default().push((decision, member));
     }
     let mut verdicts = own.history.verdicts.clone();
-    verdicts.extend(own.watched.iter().map(|(key, watched)| (key.clone(), watched.verdict.clone())));
+    verdicts.extend(sources.watched.iter().map(|(key, watched)| (key.clone(), watched.verdict.clone())));
     let mut open = Vec::new();
     for ((node, gres_type), company) in &places {
         let [(decision, a), (other, b)] = company[..] else { continue };
@@ -39,7 +39,14 @@ pub(super) fn book(waiting: &[WaitingJob], own: TrialSources<'_>, sources: Sourc
         verdicts: verdicts.into_values().collect(),
         records,
         excluded: excluded(waiting, own, sources.steadfast),
+        ..what_is_watched(sources)
     }
+}
+
+/// What the watch sees, which counts where nothing is tried as well.
+pub(super) fn what_is_watched(sources: Sources<'_>) -> TrialBook {
+    let watched = sources.watched.values().map(|watched| watched.verdict.clone()).collect();
+    TrialBook { watched, ..TrialBook::default() }
 }
 
 /// Whether the watch can still be expected to speak.

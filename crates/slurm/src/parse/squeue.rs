@@ -69,6 +69,18 @@ pub(crate) fn names_format_option(nonce: &str) -> String {
     format!("JobArrayID:{fence},Name:{end}")
 }
 
+/// The value of `-O` that asks for numbers of nodes.
+pub(crate) fn node_counts_format_option(nonce: &str) -> String {
+    let (fence, end) = fences(nonce);
+    format!("JobArrayID:{fence},NumNodes:{end}")
+}
+
+/// Reads what `squeue -r -h -O` printed with `node_counts_format_option` of the same `nonce`. Of a range (`2-4`) the least counts.
+pub fn node_counts(text: &str, nonce: &str) -> BTreeMap<SlurmJobId, u32> {
+    let least = |count: &str| count.split('-').next().and_then(number_u32);
+    names(text, nonce).into_iter().filter_map(|(id, count)| Some((id, least(&count)?))).collect()
+}
+
 /// Reads what `squeue -r -h -O` printed with `names_format_option` of the same `nonce`. A record that does not parse whole
 /// is no name, and a job that has two has none.
 pub fn names(text: &str, nonce: &str) -> BTreeMap<SlurmJobId, String> {

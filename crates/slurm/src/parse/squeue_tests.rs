@@ -255,3 +255,10 @@ fn records_of_names_that_are_cut_or_come_twice_are_none() {
     assert_eq!(names("", NONCE), std::collections::BTreeMap::new());
     assert_eq!(names_format_option(NONCE), "JobArrayID:;7f3a9c;,Name:;7f3a9c.");
 }
+
+#[test]
+fn of_a_range_of_nodes_the_least_counts() {
+    let text = format!("1;{NONCE};2;{NONCE}.\n2;{NONCE};2-4;{NONCE}.\n3;{NONCE};many;{NONCE}.\n");
+    assert_eq!(node_counts(&text, NONCE), [(SlurmJobId::plain(1), 2), (SlurmJobId::plain(2), 2)].into());
+    assert_eq!(node_counts_format_option(NONCE), "JobArrayID:;7f3a9c;,NumNodes:;7f3a9c.");
+}

@@ -72,6 +72,7 @@ pub(super) async fn prune(conn: &mut PgConnection, before: UnixTime) -> Result<u
         "ended_at < $1 and not exists (select from observed_job as job
             where job.job_id = observed_run.job_id and job.restart_count = observed_run.restart_count)"
     );
+    deleted += delete_some!(conn, before, most, "shadow_decision", "closed_at < $1");
     deleted += delete_some!(conn, before, most, "use_beyond", "measured_at < $1");
     deleted += delete_some!(
         conn,

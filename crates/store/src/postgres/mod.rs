@@ -31,6 +31,7 @@ mod profile;
 mod run;
 mod sample;
 mod scaling;
+mod shadow;
 mod slice;
 mod start;
 mod tx;

@@ -5,7 +5,7 @@ use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
 use super::{PgStore, account, run};
-use crate::{Lesson, Profiles, RunAccount, StoreError, StoredProfile};
+use crate::{Durations, Lesson, Profiles, RunAccount, StoreError, StoredProfile};
 use async_trait::async_trait;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, JobStart, WorkloadKey};
@@ -51,6 +51,7 @@ struct ProfileRow {
     run_count: i64,
     duration_seconds: Option<f64>,
     duration_variation_fraction: Option<f64>,
+    duration_run_count: i64,
     duration_deviation_squares: f64,
     run_counts_at_cap: Vec<i64>,
     throughput_per_second: Option<f64>,
@@ -89,7 +90,10 @@ impl TryFrom<ProfileRow> for StoredProfile {
         };
         Ok(Self {
             profile,
-            duration_deviation_squares: row.duration_deviation_squares,
+            durations: Durations {
+                run_count: place.number("duration_run_count", row.duration_run_count)?,
+                deviation_squares: row.duration_deviation_squares,
+            },
             run_counts_at_cap,
             updated_at: unix_time(row.updated_at),
         })
@@ -138,11 +142,12 @@ pub(super) async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> R
         "insert into workload_profile (workload, device_model, run_count, duration_seconds,
             duration_variation_fraction, duration_deviation_squares, throughput_per_second, memory_bytes_peak,
             process_count_peak, energy_joules, updated_at, family, throughput_per_second_at_cap, run_counts_at_cap, metrics,
-            memory_bytes_completed, memory_bytes_ran_out)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+            memory_bytes_completed, memory_bytes_ran_out, duration_run_count)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
         on conflict (workload, device_model) do update set
             run_count = excluded.run_count, duration_seconds = excluded.duration_seconds,
             duration_variation_fraction = excluded.duration_variation_fraction,
+            duration_run_count = excluded.duration_run_count,
             duration_deviation_squares = excluded.duration_deviation_squares,
             throughput_per_second = excluded.throughput_per_second,
             memory_bytes_peak = excluded.memory_bytes_peak, process_count_peak = excluded.process_count_peak,
@@ -155,7 +160,7 @@ pub(super) async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> R
         i64::from(profile.run_count),
         profile.duration_seconds,
         profile.duration_variation_fraction,
-        stored.duration_deviation_squares,
+        stored.durations.deviation_squares,
         profile.throughput_per_second,
         profile.memory_bytes_peak.map(bigint),
         i64::from(profile.process_count_peak),
@@ -167,6 +172,7 @@ pub(super) async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> R
         json!(profile.metrics),
         profile.memory_bytes_completed.map(bigint),
         profile.memory_bytes_ran_out.map(bigint),
+        i64::from(stored.durations.run_count),
     )
     .execute(conn)
     .await?;
@@ -181,7 +187,7 @@ pub(super) async fn read(
     let rows = sqlx::query_as!(
         ProfileRow,
         r#"select workload, device_model, run_count, duration_seconds, duration_variation_fraction,
-            duration_deviation_squares, throughput_per_second, memory_bytes_peak, memory_bytes_completed,
+            duration_run_count, duration_deviation_squares, throughput_per_second, memory_bytes_peak, memory_bytes_completed,
             memory_bytes_ran_out, process_count_peak, energy_joules, updated_at, family, run_counts_at_cap,
             throughput_per_second_at_cap as "throughput_per_second_at_cap: Vec<Option<f64>>",
             -- A row of before has a column for each.

@@ -40,6 +40,10 @@ use crate::reports::{
     a_run_knows_the_decision_it_ran_under, launches_and_events_read_as_recorded,
     old_history_goes_and_what_was_learnt_stays, old_samples_are_pruned,
 };
+use crate::shadow::{
+    a_shadow_decision_is_kept_and_closed_once, observed_starts_are_read_with_their_parts,
+    shadow_decisions_are_added_up,
+};
 use crate::slices::what_runs_in_instances_taught_adds_up;
 use crate::starts::a_start_is_as_slurm_told_of_it;
 use pillion_core::decision::{DecisionState, MemberState};
@@ -76,6 +80,8 @@ suite! {
     a_start_is_as_slurm_told_of_it,
     what_was_used_beyond_profiles_is_the_mean_of_the_last_runs,
     an_observed_start_is_kept_and_learnt_from_once,
+    a_shadow_decision_is_kept_and_closed_once,
+    observed_starts_are_read_with_their_parts,
     credit_is_lost_once_a_start_and_atoned_by_runs_alone,
     a_job_reads_as_it_was_recorded,
     what_jobs_do_makes_no_plan_stale,
@@ -125,7 +131,8 @@ suite! {
 type PagesCase = fn(Arc<PgStore>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What pages alone ask, which is asked of Postgres alone.
-pub(crate) const PAGES: [(&str, PagesCase); 11] = [
+pub(crate) const PAGES: [(&str, PagesCase); 12] = [
+    ("shadow decisions", |store| Box::pin(shadow_decisions_are_added_up(store))),
     ("decisions", |store| Box::pin(decisions_are_listed_by_filter(store))),
     ("tenants and outcomes", |store| Box::pin(who_holds_devices_and_what_came_of_it_is_told(store))),
     ("accounts", |store| Box::pin(what_runs_used_and_gained_is_told_by_filter(store))),

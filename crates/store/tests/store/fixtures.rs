@@ -16,8 +16,8 @@ use pillion_core::{
 use pillion_pairing::{Candidate, Explanation, FirstRun, Reason, Role, SpeedEstimate};
 use pillion_slurm::Ending;
 use pillion_store::{
-    JobRecord, Lesson, MemberStep, NewDecision, NewMember, NewObservation, RunAccount, SharingTenant, Store,
-    StoredProfile, Sums,
+    Durations, JobRecord, Lesson, MemberStep, NewDecision, NewMember, NewObservation, RunAccount,
+    SharingTenant, Store, StoredProfile, Sums,
 };
 
 pub(crate) fn at(seconds: u32) -> UnixTime {
@@ -335,7 +335,12 @@ pub(crate) fn profile(workload: &str) -> StoredProfile {
         ..WorkloadProfile::empty(WorkloadKey::new(workload), "h100")
     };
     let run_counts_at_cap = [0, 1, 0, 0, 2, 0, 0, 0, 3];
-    StoredProfile { profile, duration_deviation_squares: 4.75, run_counts_at_cap, updated_at: at(100) }
+    StoredProfile {
+        profile,
+        durations: Durations { run_count: 9, deviation_squares: 4.75 },
+        run_counts_at_cap,
+        updated_at: at(100),
+    }
 }
 
 /// One who shared; the second has a cap.

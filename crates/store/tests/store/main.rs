@@ -16,6 +16,7 @@ mod observed;
 mod operators;
 mod postgres;
 mod reports;
+mod shadow;
 mod slices;
 mod starts;
 #[path = "../support/postgres.rs"]

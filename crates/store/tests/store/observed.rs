@@ -12,7 +12,7 @@ use pillion_store::{
 };
 use std::sync::Arc;
 
-fn observed(id: u32, began: u32) -> ObservedJob {
+pub(crate) fn observed(id: u32, began: u32) -> ObservedJob {
     let device = HeldDevice::new(node(), GresType::new("g0"));
     ObservedJob {
         start: start(id),

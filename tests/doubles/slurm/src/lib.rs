@@ -18,7 +18,7 @@ mod world;
 pub use settings::{FakeArray, FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings};
 
 use async_trait::async_trait;
-use pillion_core::{NodeName, SlurmJobId, UnixTime};
+use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::{
     Ending, HeldDevices, Job, JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm,
     SlurmError, SlurmVersion,
@@ -159,6 +159,13 @@ impl FakeSlurm {
         self.world().state(job)
     }
 
+    /// The device whose shards a job holds, also where it did not ask for one by name; `None`: it holds none.
+    pub fn device_of(&self, job: SlurmJobId) -> Option<GresType> {
+        let world = self.world();
+        let booking = world.records.get(&job)?.booking.as_ref()?;
+        booking.shards.keys().next().cloned()
+    }
+
     /// What breaks Slurm's own rules: a device with more than its shards booked, or with shards beside a whole-GPU
     /// holder, a node with more CPUs or memory booked than it has. Empty is right.
     pub fn overbooked(&self) -> Vec<String> {
@@ -222,6 +229,12 @@ impl Slurm for FakeSlurm {
         let mut world = self.world();
         let answer = world.up("squeue").map(|()| world.names(jobs));
         world.journal(|at, ok| FakeCall::JobNames { at, ok, jobs: jobs.to_vec() }, answer)
+    }
+
+    async fn node_counts(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, u32>, SlurmError> {
+        let mut world = self.world();
+        let answer = world.up("squeue").map(|()| world.names(jobs).into_keys().map(|job| (job, 1)).collect());
+        world.journal(|at, ok| FakeCall::NodeCounts { at, ok, jobs: jobs.to_vec() }, answer)
     }
 
     async fn held_devices(&self, jobs: &[u32]) -> Result<BTreeMap<u32, HeldDevices>, SlurmError> {

@@ -210,6 +210,8 @@ pub enum FakeCall {
     Partitions { at: UnixTime, ok: bool },
     /// A call of [`crate::Slurm::job_names`] of these jobs.
     JobNames { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId> },
+    /// A call of [`crate::Slurm::node_counts`] of these jobs, each of which runs on one.
+    NodeCounts { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId> },
     /// A call of [`crate::Slurm::held_devices`] of these jobs.
     HeldDevices { at: UnixTime, ok: bool, jobs: Vec<u32> },
     /// A call of [`crate::Slurm::batch_script`] of this job.
@@ -234,6 +236,7 @@ impl FakeCall {
                 | Self::Nodes { .. }
                 | Self::Partitions { .. }
                 | Self::JobNames { .. }
+                | Self::NodeCounts { .. }
                 | Self::HeldDevices { .. }
                 | Self::BatchScript { .. }
                 | Self::SubmitLine { .. }

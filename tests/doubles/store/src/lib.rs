@@ -14,6 +14,7 @@ mod observed;
 mod operators;
 mod reports;
 mod runs;
+mod shadow;
 mod slices;
 mod state;
 

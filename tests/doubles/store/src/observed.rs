@@ -57,6 +57,15 @@ impl State {
     }
 }
 
+impl State {
+    /// These starts with their parts, by when they began.
+    pub(super) fn observed_starts(&self, starts: &[JobStart]) -> Vec<(ObservedJob, Vec<ObservedRun>)> {
+        let known = starts.iter().filter_map(|start| self.watched.jobs.get(start));
+        let jobs = by_begin(known.map(|(job, _)| job.clone()).collect());
+        jobs.into_iter().map(|job| (job.clone(), self.observed_runs(job.start))).collect()
+    }
+}
+
 fn by_begin(mut jobs: Vec<ObservedJob>) -> Vec<ObservedJob> {
     jobs.sort_by(|a, b| a.started_at.seconds().total_cmp(&b.started_at.seconds()));
     jobs

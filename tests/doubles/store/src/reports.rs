@@ -22,6 +22,7 @@ fn row_count(state: &State) -> usize {
         + state.starts.len()
         + state.jobs.len()
         + state.watched.row_count()
+        + state.shadow.len()
 }
 
 #[async_trait]
@@ -144,6 +145,7 @@ impl History for MemoryStore {
             state.runs.retain(|_, run| !run.is_done() || !run.is_judged || run.summary.ended_at >= before);
             state.jobs.retain(|_, job| job.ended_at.is_none_or(|at| at >= before));
             state.watched.forget(before);
+            state.shadow.retain(|_, (_, closed)| closed.as_ref().is_none_or(|(at, _)| *at >= before));
             let jobs = &state.jobs;
             state.starts.retain(|start, ran| ran.started_at >= before || jobs.contains_key(&start.job_id));
             (rows - row_count(state)).try_into().unwrap_or(u64::MAX)

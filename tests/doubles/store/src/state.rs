@@ -22,7 +22,7 @@ use pillion_pairing::Explanation;
 use pillion_pairing::mig::SliceRecord;
 use pillion_store::{
     CreditLoss, Decision, EXPLANATIONS_MAX, Event, JobRecord, LIST_LIMIT_DEFAULT, Lesson, Member,
-    NewDecision, RunAccount, SlurmStart, StoreError, StoredProfile,
+    NewDecision, RunAccount, ShadowDecision, ShadowScore, SlurmStart, StoreError, StoredProfile,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,6 +76,8 @@ pub(super) struct State {
     pub(super) drains: Drains,
     pub(super) names: Names,
     pub(super) watched: Watched,
+    /// What would have been done, and what came of it.
+    pub(super) shadow: BTreeMap<JobStart, (ShadowDecision, Option<(UnixTime, ShadowScore)>)>,
     pub(super) credit_losses: Vec<CreditLoss>,
     /// Of each workload of a user and of all of his: how many runs count, and their mean.
     pub(super) charges: BTreeMap<(UserId, Option<WorkloadKey>), (u32, f64)>,

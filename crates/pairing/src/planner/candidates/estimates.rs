@@ -3,6 +3,7 @@
 use super::evaluation::Evaluation;
 use super::evaluator::Evaluator;
 use super::tenant::CandidateTenant;
+use super::trial::WATCH_MARGIN_FRACTION;
 use super::worth::{self, Stay};
 use crate::model::{SpeedEstimate, TenantInput};
 use crate::plan::Reason;
@@ -55,7 +56,7 @@ impl<'a> Evaluator<'_, 'a> {
             - misfit * worth::MISFIT_COST;
         let excluded_by = if misfit >= MISFIT_MAX {
             Some(Reason::MemoryDoesNotFit)
-        } else if !are_kept {
+        } else if !are_kept || self.is_seen_to_break(tenants, caps, device) {
             Some(Reason::PromiseAtRisk)
         } else if sum - before < self.context.policy.gain_min || weight <= 0.0 {
             Some(Reason::GainTooSmall)
@@ -63,6 +64,20 @@ impl<'a> Evaluator<'_, 'a> {
             None
         };
         Ok(Evaluation { ccs_mode: mode, gain: sum - 1.0, weight, risk, excluded_by, ..Evaluation::unknown() })
+    }
+
+    /// Whether the watch sees two of these workloads break a promise of these, who run now or did a moment ago: sooner than any model
+    /// learns it.
+    fn is_seen_to_break(
+        &self,
+        tenants: &[CandidateTenant<'_>],
+        caps: &[Option<Fraction>],
+        device: &DeviceView,
+    ) -> bool {
+        let ([a, b], [cap_a, cap_b]) = (tenants, caps) else { return false };
+        let workloads = [a, b].map(|tenant| &self.context.profiles[tenant.profile].workload);
+        let least = [a, b].map(|tenant| (1.0 - WATCH_MARGIN_FRACTION) / tenant.promise.value());
+        self.context.watched.are_slower(device, workloads, [*cap_a, *cap_b], least)
     }
 
     /// The sum of speeds without the last tenant.

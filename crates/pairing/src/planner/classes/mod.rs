@@ -9,7 +9,7 @@ use crate::planner::admit;
 use crate::planner::index::{
     ClassIndex, DemandIndex, DeviceIndex, JobIndex, KindIndex, NodeIndex, ProfileIndex,
 };
-use crate::planner::trial::Trials;
+use crate::planner::trial::{Trials, WatchedPairs};
 use crate::policy::Policy;
 use crate::view::{ClusterView, DeviceView, NodeView, WaitingJob};
 use pillion_core::profile::WorkloadProfile;
@@ -66,6 +66,8 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) first_run_errors: FxHashMap<ProfileIndex, f64>,
     /// Whether a class may share devices of a kind: its profile and the memory that it is admitted with.
     pub(crate) sharers: Sharers,
+    /// What the watch sees of those who run.
+    pub(crate) watched: WatchedPairs<'a>,
     /// What is known of trials; absent = nothing is tried.
     pub(crate) trials: Option<Trials<'a>>,
 }
@@ -143,6 +145,7 @@ impl<'a> PlanContext<'a> {
             first_run_index,
             first_run_errors,
             sharers,
+            watched: WatchedPairs::new(&view.trials.watched),
             trials,
         }
     }

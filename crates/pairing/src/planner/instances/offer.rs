@@ -59,7 +59,7 @@ pub(super) fn is_offered(
 /// Whether a job could hold the device longer than all who are there, or have a right to be.
 fn outlives(context: &PlanContext<'_>, offer: &Offer<'_>, job: JobIndex) -> bool {
     if context.devices[offer.device].tenants.is_empty() {
-        return offer.rights.iter().all(|host| selection::outlives_job(context, job, *host));
+        return offer.rights.iter().all(|host| selection::outlives_job(context, job, *host, offer.device));
     }
     selection::outlives_tenants(context, job, offer.device)
 }

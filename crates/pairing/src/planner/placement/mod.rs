@@ -211,7 +211,7 @@ impl<'p> Placing<'p> {
         // Two with a right to a device each may share one: the other becomes free.
         let rights = self.rights.devices;
         let both_have_rights = rights.contains_key(&joiner) && rights.contains_key(&host);
-        if !both_have_rights && selection::outlives_job(context, joiner, host) {
+        if !both_have_rights && selection::outlives_job(context, joiner, host, device) {
             self.last_outliving = self.last_outliving.max(Some(joiner));
         }
         true

@@ -1,57 +1,84 @@
-//! Who could hold a device longer than whom, by the limits of both.
+//! Who could hold a device longer than whom: by what their workloads are known to take, else by their time limits.
 
-use crate::planner::admit;
 use crate::planner::classes::PlanContext;
-use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex};
+use crate::planner::ends;
+use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, KindIndex};
 use pillion_core::UnixTime;
 use typed_index_collections::TiVec;
 
-/// When jobs end by their limits, as numbers: of each class, how many different ends are earlier.
+/// When jobs end that would start now, as numbers: how many different ends of joiners are earlier.
 pub(super) struct Ends {
     sorted: Vec<UnixTime>,
-    pub(super) of_class: TiVec<ClassIndex, usize>,
+    of_joiner: TiVec<ClassIndex, TiVec<KindIndex, usize>>,
 }
 
 impl Ends {
     pub(super) fn new(context: &PlanContext<'_>) -> Self {
-        let ends: TiVec<ClassIndex, Option<UnixTime>> =
-            context.classes.iter().map(|job| admit::latest_end(job, context.view.taken_at)).collect();
-        let mut sorted: Vec<UnixTime> = ends.iter().flatten().copied().collect();
+        let all: TiVec<ClassIndex, TiVec<KindIndex, Option<UnixTime>>> = context
+            .classes
+            .keys()
+            .map(|class| context.kinds.keys().map(|kind| end_of_joiner(context, class, kind)).collect())
+            .collect();
+        let mut sorted: Vec<UnixTime> = all.iter().flatten().flatten().copied().collect();
         sorted.sort_by(|a, b| a.seconds().total_cmp(&b.seconds()));
         sorted.dedup();
-        // Whoever has no limit ends after all others.
-        let of_class = ends
-            .iter()
-            .map(|end| end.map_or(sorted.len(), |end| sorted.partition_point(|other| *other < end)));
-        Self { of_class: of_class.collect(), sorted }
+        // Whoever has no end ends after all others.
+        let place = |end: &Option<UnixTime>| {
+            end.map_or(sorted.len(), |end| sorted.partition_point(|other| *other < end))
+        };
+        let of_joiner = all.iter().map(|of_kind| of_kind.iter().map(place).collect()).collect();
+        Self { of_joiner, sorted }
     }
 
-    /// How many of the different ends of classes are no later than this one; `None` = no limit.
+    /// How many of the different ends of joiners are no later than this one; `None` = no end.
     pub(super) fn rank(&self, end: Option<UnixTime>) -> usize {
         end.map_or(usize::MAX, |end| self.sorted.partition_point(|other| *other <= end))
     }
 
-    /// Whether a job of this class may run on when that is over which ends at this rank.
-    pub(super) fn outlives(&self, class: ClassIndex, rank: usize) -> bool {
-        self.of_class[class] >= rank
+    /// Whether a job of this class may run on, on such a device, when that is over which ends at this rank.
+    pub(super) fn outlives(&self, class: ClassIndex, kind: KindIndex, rank: usize) -> bool {
+        self.of_joiner[class][kind] >= rank
     }
 }
 
-/// Whether a joiner could run on when the job that it starts with is over.
-pub(crate) fn outlives_job(context: &PlanContext<'_>, joiner: JobIndex, host: JobIndex) -> bool {
-    let [joiner_end, host_end] =
-        [joiner, host].map(|job| admit::latest_end(&context.jobs[job], context.view.taken_at));
-    admit::outlives(joiner_end, host_end)
+/// Whether a joiner could run on when the job is over that it starts with on such a device.
+pub(crate) fn outlives_job(
+    context: &PlanContext<'_>,
+    joiner: JobIndex,
+    host: JobIndex,
+    device: DeviceIndex,
+) -> bool {
+    let kind = context.kind_of[device];
+    let [joiner, host] = [joiner, host].map(|job| context.class_of[job]);
+    ends::outlives(end_of_joiner(context, joiner, kind), end_of_host(context, host, kind))
 }
 
 /// Whether a joiner could run on when all that run on a device are over.
 pub(crate) fn outlives_tenants(context: &PlanContext<'_>, joiner: JobIndex, device: DeviceIndex) -> bool {
-    let end = admit::latest_end(&context.jobs[joiner], context.view.taken_at);
-    admit::outlives(end, last_end(context, device))
+    let end = end_of_joiner(context, context.class_of[joiner], context.kind_of[device]);
+    ends::outlives(end, last_end(context, device))
 }
 
-/// When the last that runs on a device is over; `None` = no limit.
+/// When the last that runs on a device is over; `None` = nobody knows.
 pub(super) fn last_end(context: &PlanContext<'_>, device: DeviceIndex) -> Option<UnixTime> {
-    let ends = context.devices[device].tenants.iter().map(|tenant| tenant.time_limit_at);
-    ends.reduce(|a, b| Some(a?).zip(b).map(|(a, b)| if a > b { a } else { b })).flatten()
+    let view = &context.devices[device];
+    let all = view.tenants.iter().map(|tenant| {
+        let workload = tenant.workload.as_ref();
+        let profile =
+            workload.and_then(|workload| context.profile_index.get(&(workload, view.model.as_str())));
+        let profile = profile.map(|profile| context.profiles[*profile]);
+        ends::end_of_tenant(tenant, profile, context.view.taken_at, context.policy)
+    });
+    all.reduce(|a, b| Some(a?).zip(b).map(|(a, b)| if a > b { a } else { b })).flatten()
+}
+
+/// When a job of this class is over that starts now with nobody beside it; `None` = nobody knows.
+pub(super) fn end_of_host(context: &PlanContext<'_>, class: ClassIndex, kind: KindIndex) -> Option<UnixTime> {
+    let (job, profile) = (context.classes[class], context.profile_on(class, &context.kinds[kind].model));
+    ends::end_of_host(job, profile, context.view.taken_at, context.policy)
+}
+
+fn end_of_joiner(context: &PlanContext<'_>, class: ClassIndex, kind: KindIndex) -> Option<UnixTime> {
+    let (job, profile) = (context.classes[class], context.profile_on(class, &context.kinds[kind].model));
+    ends::end_of_joiner(job, profile, context.view.taken_at, context.policy)
 }

@@ -1,7 +1,7 @@
 //! What is alike in everything that a sharing depends on is one group: the vertices of the graph, and its edges, which are
 //! the sharings that could be between one of each group.
 
-use super::ends::{Ends, last_end};
+use super::ends::{Ends, end_of_host, last_end};
 use super::question::Question;
 use crate::planner::candidates::candidate_set::CandidateSet;
 use crate::planner::classes::PlanContext;
@@ -180,7 +180,9 @@ impl<'g, 'a> Groups<'g, 'a> {
                 Group::Primary { class, place, node_class, .. } | Group::Host { class, place, node_class },
                 Group::Joiner { class: joiner, must_end },
             ) => {
-                let may_stay = !must_end || !self.ends.outlives(joiner, self.ends.of_class[class] + 1);
+                let kind = self.context.places.kinds[place];
+                let host_end = self.ends.rank(end_of_host(self.context, class, kind));
+                let may_stay = !must_end || !self.ends.outlives(joiner, kind, host_end);
                 [
                     may_stay
                         .then(|| self.beside(candidates, HostSite { class, place, node_class }, joiner))
@@ -190,8 +192,8 @@ impl<'g, 'a> Groups<'g, 'a> {
             }
             (Group::Primary { class: joiner, must_end, .. }, Group::Running { device, node_class, end })
             | (Group::Running { device, node_class, end }, Group::Joiner { class: joiner, must_end }) => {
-                let may_stay = !must_end || !self.ends.outlives(joiner, end);
                 let context = self.context;
+                let may_stay = !must_end || !self.ends.outlives(joiner, context.kind_of[device], end);
                 let fits = context.matches(joiner, device)
                     && self.node_classes.fits(context, node_class, joiner)
                     && context.sharer(joiner, context.kind_of[device]).is_ok();

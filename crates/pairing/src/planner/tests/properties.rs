@@ -6,14 +6,15 @@ use crate::planner::admit;
 use crate::planner::candidates::Evaluator;
 use crate::planner::candidates::candidate_set::CandidateSet;
 use crate::planner::classes::PlanContext;
+use crate::planner::ends;
 use crate::planner::rounds;
 use crate::planner::{pairings, plan};
-use crate::policy::{Policy, UserPolicy};
+use crate::policy::{EndsBy, Policy, UserPolicy};
 use crate::testing::{GIB, claim, device, device_with, job, profile, tenant, view};
 use crate::view::{ClusterView, DeviceView, ProfileBook, WaitingJob};
 use pillion_core::device::Mechanism;
 use pillion_core::share::Sharing;
-use pillion_core::{NodeName, SlowdownRatio, SlurmJobId, UserId};
+use pillion_core::{NodeName, SlowdownRatio, SlurmJobId, UserId, WorkloadKey};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +24,10 @@ const WORKLOADS: [&str; 6] = ["light", "half", "heavy", "wide", "hungry", "never
 fn profiles() -> ProfileBook {
     let mut all = crate::testing::known_profiles();
     all.extend([profile("wide", 0.4, 0.7, 20), profile("hungry", 0.2, 0.2, 60)]);
+    // Of every other it is known how much its runs differ.
+    for (index, known) in all.iter_mut().enumerate() {
+        known.duration_variation_fraction = (index % 2 == 0).then_some(0.3);
+    }
     ProfileBook::from(all)
 }
 
@@ -84,8 +89,10 @@ fn a_view() -> impl Strategy<Value = ClusterView> {
 fn a_policy() -> impl Strategy<Value = Policy> {
     let users = prop_oneof![Just(UserPolicy::SameUser), Just(UserPolicy::SameAccount), Just(UserPolicy::Any)];
     let budget = prop_oneof![Just(0.02), 0.0..0.3_f64, Just(1.0)];
-    (users, 1..5_u32, any::<bool>(), any::<bool>(), budget).prop_map(
-        |(users, tenants_max, caps, pair_when_idle, broken_budget_fraction)| Policy {
+    let ends_by = prop_oneof![Just(EndsBy::Runs), Just(EndsBy::Limits)];
+    (users, 1..5_u32, any::<bool>(), any::<bool>(), budget, ends_by).prop_map(
+        |(users, tenants_max, caps, pair_when_idle, broken_budget_fraction, ends_by)| Policy {
+            ends_by,
             users,
             tenants_max,
             caps,
@@ -256,9 +263,13 @@ proptest! {
         let unserved = if view.devices.iter().any(open) { unserved.min().unwrap_or(usize::MAX) } else { usize::MAX };
         for pairing in plan.pairings.iter().filter(|pairing| pairing.joins.is_some()) {
             let joiner = place(pairing.members[0].start.job_id);
-            let end = admit::latest_end(&view.waiting[joiner], view.taken_at);
-            let host_end = device_of(&view, pairing).tenants[0].time_limit_at;
-            prop_assert!(joiner < unserved || !admit::outlives(end, host_end));
+            let (device, job) = (device_of(&view, pairing), &view.waiting[joiner]);
+            let of = |workload: &WorkloadKey| view.profiles.get(workload, &device.model);
+            let end = ends::end_of_joiner(job, of(&job.workload), view.taken_at, &policy);
+            let host = &device.tenants[0];
+            let known = host.workload.as_ref().and_then(of);
+            let host_end = ends::end_of_tenant(host, known, view.taken_at, &policy);
+            prop_assert!(joiner < unserved || !ends::outlives(end, host_end));
         }
     }
 }

@@ -185,6 +185,38 @@ fn what_was_seen_to_break_is_not_tried_again_and_what_held_is_not_waited_for() {
     assert_eq!(seen(Some([0.9, 0.9])), 4);
 }
 
+/// The model still thinks well of them, and learns of it when one of them is over.
+#[test]
+fn what_the_watch_sees_break_is_not_put_together_again_also_where_nothing_is_tried() {
+    let shared = |caps: &[(Option<f64>, [f64; 2])], promise| {
+        let verdict = |(cap, speeds): &(Option<f64>, [f64; 2])| TrialVerdict {
+            kind: kind(),
+            cap_fractions: [cap.map(pillion_core::Fraction::clamped), None],
+            speed_fractions: Some(*speeds),
+        };
+        let watched = caps.iter().map(verdict).collect();
+        let mut cluster = ClusterView { trials: TrialBook { watched, ..TrialBook::default() }, ..alike(2) };
+        for job in &mut cluster.waiting {
+            job.slowdown_ratio_max = SlowdownRatio::try_promise(promise).unwrap();
+        }
+        let plan = planned(&cluster);
+        (plan.pairings.len() == 1, plan)
+    };
+    assert!(shared(&[(None, [0.9, 0.79])], 1.25).0, "missed by less than the watch's margin");
+    let (together, plan) = shared(&[(None, [0.9, 0.6])], 1.25);
+    assert!(!together);
+    assert_eq!(exclusion(&plan, 1, 2), Some(Reason::PromiseAtRisk));
+    assert!(shared(&[(None, [0.9, 0.6])], 2.0).0, "nobody promised more");
+    assert!(
+        !shared(&[(Some(0.5), [0.9, 0.6])], 1.25).0,
+        "under other caps: the model is wrong about the two"
+    );
+    assert!(
+        shared(&[(Some(0.5), [0.9, 0.6]), (None, [0.9, 0.9])], 1.25).0,
+        "without caps it was seen to hold"
+    );
+}
+
 #[test]
 fn whoever_went_back_is_not_made_to_go_back_again() {
     let mut cluster = alike(2);

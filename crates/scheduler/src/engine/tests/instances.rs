@@ -21,7 +21,7 @@ use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlu
 use pillion_memory_store::MemoryStore;
 use pillion_pairing::{Policy, UserPolicy};
 use pillion_slurm::Slurm;
-use pillion_store::StoredProfile;
+use pillion_store::{Durations, StoredProfile};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -97,7 +97,7 @@ fn light(user: &str) -> StoredProfile {
         process_count_peak: 1,
         ..WorkloadProfile::empty(WorkloadKey::new(format!("{user}/w")), "h200")
     };
-    StoredProfile { profile, duration_deviation_squares: 0.0, run_counts_at_cap: [0; 9], updated_at: at(NOW) }
+    StoredProfile { profile, durations: Durations::default(), run_counts_at_cap: [0; 9], updated_at: at(NOW) }
 }
 
 #[tokio::test]

@@ -126,7 +126,7 @@ async fn who_observes_is_let_in_on_observed_nodes_and_nowhere_else() {
     let node =
         Node { name: NodeName::new("w1"), address: "10.0.0.1".to_owned(), ..node(NodeAvailability::Up) };
     let nodes = [(node.name.clone(), node)].into();
-    let observed = crate::observe::seen::Observed { at: Some(at(NOW)), nodes, jobs: Vec::new() };
+    let observed = crate::observe::seen::Observed { at: Some(at(NOW)), nodes, ..Default::default() };
     context.board_mut().observed = Arc::new(observed);
     assert_eq!(why(&context, &observing("w1")).await, Ok(()));
     for (hello, said) in [

@@ -3,10 +3,12 @@
 use super::OperatorServer;
 use crate::grpc::auth::Caller;
 use crate::grpc::owned::{is_of, own_user_name};
-use crate::grpc::{job, rightsize, scale};
+use crate::grpc::{explain, job, rightsize, scale};
+use crate::shadow::words::sentence;
 use pillion_api as api;
-use pillion_core::SlurmJobId;
-use pillion_store::StoreError;
+use pillion_core::{JobStart, Revision, SlurmJobId, UnixTime};
+use pillion_slurm::{Job, JobState};
+use pillion_store::{ShadowDecision, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,14 +23,71 @@ impl OperatorServer {
         let now = observed.jobs.iter().filter(|job| job.start.job_id == id).max_by_key(|job| job.start);
         let stored = self.context.store.observed_job(id).await?;
         let lesson = stored.as_ref().and_then(|(_, lesson)| lesson.clone());
-        let known = now.cloned().or(stored.map(|(job, _)| job)).filter(|job| caller.may_see(job.uid));
-        let Some(known) = known else { return Ok(None) };
+        let known = now.cloned().or(stored.map(|(job, _)| job));
+        let waiting = observed.queue.iter().find(|job| job.id == id && job.state == JobState::Pending);
+        if let Some(job) = waiting.filter(|job| known.as_ref().is_none_or(|known| known.start != job.start()))
+        {
+            return self.observed_waiting(job, caller).await;
+        }
+        let Some(known) = known.filter(|job| caller.may_see(job.uid)) else { return Ok(None) };
         let advice = match scale::advice_filter(&known) {
             Some(filter) => scale::advice(&known, &self.pages.scaling(&filter).await?),
             None => None,
         };
         let status = job::observed_status(&known, lesson, self.context.now());
-        Ok(Some(api::JobStatus { advice, ..status }))
+        let shadow = self.shadow_of(known.start, Some(known.started_at)).await?;
+        Ok(Some(api::JobStatus { advice, shadow: shadow.map(|(_, sentence)| sentence), ..status }))
+    }
+
+    /// One that waits in an observed partition.
+    async fn observed_waiting(
+        &self,
+        job: &Job,
+        caller: Caller,
+    ) -> Result<Option<api::JobStatus>, StoreError> {
+        if !caller.may_see(job.uid) {
+            return Ok(None);
+        }
+        let decided = self.shadow_of(job.start(), None).await?.map(|(_, sentence)| sentence);
+        let seen = Arc::clone(&self.context.board().shadow);
+        let shadow = decided.or_else(|| seen.reasons.get(&job.id).map(ToString::to_string));
+        Ok(Some(api::JobStatus { shadow, ..job::observed_waiting(job, self.context.now()) }))
+    }
+
+    /// What would have been done with a start, and one sentence of it.
+    async fn shadow_of(
+        &self,
+        start: JobStart,
+        started_at: Option<UnixTime>,
+    ) -> Result<Option<(ShadowDecision, String)>, StoreError> {
+        let found = self.context.store.shadow_of(start.job_id).await?;
+        let found = found.filter(|(decision, _)| decision.start() == start);
+        Ok(found.map(|(decision, score)| {
+            let sentence = sentence(&decision, score.as_ref(), started_at);
+            (decision, sentence)
+        }))
+    }
+
+    /// Of one that is only observed: what would have been done with it, and what was considered.
+    pub(super) async fn explain_shadow(
+        &self,
+        id: SlurmJobId,
+        caller: Caller,
+    ) -> Result<Option<api::ExplainResponse>, StoreError> {
+        let Some(status) = self.observed_status(id, caller).await? else { return Ok(None) };
+        let start = JobStart { job_id: id, restart_count: status.restart_count };
+        let decided = self.shadow_of(start, None).await?.map(|(decision, _)| decision);
+        let explanations = decided.and_then(|decision| {
+            let explanation = decision.member.explanation?;
+            Some(explain::shown(Revision(0), decision.decided_at, explanation, caller))
+        });
+        Ok(Some(api::ExplainResponse {
+            found: true,
+            job: status.job,
+            explanations: explanations.into_iter().collect(),
+            shadow: status.shadow,
+            ..api::ExplainResponse::default()
+        }))
     }
 
     /// Of workloads that the caller may see: everybody's, or his own.

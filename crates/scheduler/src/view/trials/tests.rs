@@ -52,7 +52,6 @@ fn made(
         is_parting_unsafe: false,
         pace: &settings,
         speeds: &[(place, speeds)].into(),
-        watched: &seen.into_iter().map(|seen| (seen.combination(), seen)).collect(),
         history,
     };
     let sources = Sources {
@@ -72,6 +71,7 @@ fn made(
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
         steadfast: &[start(9)].into(),
+        watched: &seen.into_iter().map(|seen| (seen.combination(), seen)).collect(),
         restarts_by_consent: true,
         trials: Some(own),
     };
@@ -101,6 +101,7 @@ fn what_the_watch_saw_is_a_verdict_in_the_order_of_the_workloads() {
     assert_eq!(seen.verdicts.len(), 1);
     let verdict = &seen.verdicts[0];
     assert_eq!((&verdict.kind, verdict.speed_fractions), (&kind(), Some([0.9, 0.7])));
+    assert_eq!(seen.watched, seen.verdicts, "and it is told as what the watch sees now");
     // A promise of 1.25 asks for 0.8 of both.
     assert_eq!((seen.records[0].seen_count, seen.records[0].held_count), (1, 0));
 }

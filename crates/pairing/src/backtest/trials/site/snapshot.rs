@@ -53,6 +53,7 @@ impl Site<'_> {
             trials: TrialBook {
                 open: open.collect(),
                 verdicts: self.verdicts.clone(),
+                watched: Vec::new(),
                 records: vec![self.record.clone()],
                 excluded: BTreeSet::new(),
             },
