@@ -8,7 +8,7 @@ default:
 check:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
-    cargo clippy --workspace --test e2e --test demo --test hardware --test simulation --test storm --locked -- -D warnings
+    cargo clippy --workspace --test e2e --test demo --test hardware --test install --test simulation --test storm --locked -- -D warnings
     tests/lint
 
 # Every check besides format and clippy: shell, lua, spelling, doc, deny.

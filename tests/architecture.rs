@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 30] = [
+const ARROWS: [(&str, &[&str]); 31] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-doors", &[]),
@@ -27,6 +27,7 @@ const ARROWS: [(&str, &[&str]); 30] = [
     ("pillion-proto", &["pillion-core"]),
     ("pillion-api", &["pillion-core", "pillion-proto"]),
     ("pillion-slurm-spank", &["pillion-core"]),
+    ("pillion-spank-follow", &["pillion-config", "pillion-slurm-spank"]),
     (
         "pillion-agent",
         &[
@@ -111,6 +112,7 @@ const ARROWS: [(&str, &[&str]); 30] = [
             "pillion-memory-store",
             "pillion-proto",
             "pillion-slurm-spank",
+            "pillion-spank-follow",
             "pillion-agent",
             "pillion-scheduler",
             "pillion-cli",

@@ -193,6 +193,73 @@ make_root() {
     exec 9>&-
 }
 
+# Machines of their own, with systemd as process 1 (tests/install): what all of them have, and besides it what hosts of a kind
+# have, each a layer above the first. Their digest names the folder.
+MACHINE_BASE=(systemd-sysv dbus iproute2 procps patch munge slurm-client)
+MACHINE_KINDS=("controller slurmctld postgresql" "node slurmd slurm-wlm-basic-plugins")
+
+# find_machines: sets PILLION_MACHINES to the folder with the layers, making them if need be.
+# shellcheck disable=SC2034 # PILLION_MACHINES is for the caller
+find_machines() {
+    local mirror kind
+    PILLION_MACHINES=$(printf '%s/machines-%s' "$PILLION_CACHE" "$(sha256sum <<<"$ROOT_SUITE ${MACHINE_BASE[*]} ${MACHINE_KINDS[*]}" | cut -c1-12)")
+    [[ -e $PILLION_MACHINES/.ready ]] && return
+    mirror=$(debian_mirror)
+    mkdir -p "$PILLION_CACHE"
+    enough_disk "$PILLION_CACHE" 1500
+    command -v debootstrap >/dev/null || step "install debootstrap" apt_install debootstrap ||
+        die "could not install debootstrap: is the package mirror $mirror reachable?"
+    step "make roots of Debian 13 with systemd and Slurm (once, some minutes)" make_machines "$PILLION_MACHINES" "$mirror" ||
+        die "could not make the roots from $mirror: is the mirror reachable, and is there disk space?"
+}
+
+# make_machines FOLDER MIRROR: whole or not at all; two runs at once wait for each other.
+make_machines() {
+    local folder=$1 mirror=$2 building="$1.building" kind
+    exec 9>"$PILLION_CACHE/lock-machines"
+    flock 9
+    if [[ -e $folder/.ready ]]; then
+        exec 9>&-
+        return 0
+    fi
+    use_apt_proxy
+    rm -rf --one-file-system "$building"
+    mkdir -p "$building/base"
+    debootstrap --variant=minbase --include="$(IFS=, && echo "${MACHINE_BASE[*]}")" "$ROOT_SUITE" "$building/base" "$mirror" 9>&- || return 1
+    rm -rf "$building"/base/var/cache/apt/archives/*.deb "$building"/base/var/lib/apt/lists/*
+    for kind in "${MACHINE_KINDS[@]}"; do
+        # shellcheck disable=SC2086 # words of their own
+        add_layer "$building" $kind 9>&- || return 1
+    done
+    touch "$building/.ready"
+    mv -T "$building" "$folder"
+    exec 9>&-
+}
+
+# add_layer FOLDER KIND PACKAGE...: what the packages add to the base, as the upper folder of an overlay. In a mount namespace of
+# its own: what is mounted is gone when it ends, however it ends.
+add_layer() {
+    # shellcheck disable=SC2016
+    unshare --mount --propagation private bash -euc '
+            folder=$1 kind=$2; shift 2
+            mkdir -p "$folder/$kind" "$folder/work" "$folder/root"
+            mount -t overlay overlay "$folder/root" -o "lowerdir=$folder/base,upperdir=$folder/$kind,workdir=$folder/work"
+            cd "$folder/root"
+            mount -t proc proc proc
+            mount --rbind /dev dev
+            # The scheduler runs a server of its own.
+            mkdir -p etc/postgresql-common
+            echo "create_main_cluster = false" >etc/postgresql-common/createcluster.conf
+            export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+            chroot . apt-get update
+            chroot . apt-get install -y --no-install-recommends "$@"
+            rm -rf var/cache/apt/archives/*.deb var/lib/apt/lists/*
+            umount -R dev proc
+            cd /
+            umount "$folder/root"
+            rm -rf "$folder/work" "$folder/root"' add-layer "$@"
+}
+
 # use_apt_proxy: debootstrap does not read apt's configuration.
 use_apt_proxy() {
     local proxy=""

@@ -3,6 +3,7 @@
 
 use crate::rides::{SOON, load, make_known, starts, submit};
 use pillion_core::SlurmJobId;
+use pillion_tests::guide::{Block, blocks, typed};
 use pillion_tests::wait::wait_until;
 use pillion_tests::{Cluster, ClusterSpec};
 use std::collections::BTreeSet;
@@ -26,39 +27,6 @@ const JOB: &str = "4711";
 const PAIR: [&str; 2] = ["resnet50-infer", "bert-small-batch"];
 /// Longer than all commands take: 400 seconds of real time.
 const PAIR_SECONDS: u32 = 24_000;
-
-/// One fenced block of a text.
-pub(crate) struct Block {
-    pub(crate) language: String,
-    pub(crate) lines: Vec<String>,
-}
-
-pub(crate) fn blocks(text: &str) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    let mut open: Option<Block> = None;
-    for line in text.lines() {
-        match (line.strip_prefix("```"), open.take()) {
-            (Some(language), None) => {
-                open = Some(Block { language: language.trim().to_owned(), lines: Vec::new() });
-            }
-            (Some(_), Some(block)) => blocks.push(block),
-            (None, Some(mut block)) => {
-                block.lines.push(line.to_owned());
-                open = Some(block);
-            }
-            (None, None) => {}
-        }
-    }
-    assert!(open.is_none(), "a block is not closed");
-    blocks
-}
-
-/// Who types a line of a console, and what; `None` where it is shown output.
-pub(crate) fn typed(line: &str) -> Option<(&'static str, &str)> {
-    line.strip_prefix("$ ")
-        .map(|command| ("alice", command))
-        .or_else(|| line.strip_prefix("# ").map(|command| ("root", command)))
-}
 
 /// Every `pillion ..` that a text names, as far as it is a command line: without what follows it in the shell.
 fn named(text: &str) -> BTreeSet<String> {

@@ -1,10 +1,10 @@
 //! The admin guide, typed as it stands: every block of commands in its order, on the hosts that it is for, from a Slurm without
 //! Pillion to a job that shares, and out again. What the guide says in words between them is done here by name.
 
-use crate::guides::{Block, blocks, typed};
 use crate::rides::SOON;
 use pillion_core::SlurmJobId;
 use pillion_tests::cluster::spec::JobSubmit;
+use pillion_tests::guide::{Block, blocks, typed};
 use pillion_tests::host::{Host, SLURM_FOLDER};
 use pillion_tests::services::{daemon_name, systemctl};
 use pillion_tests::wait::wait_until;

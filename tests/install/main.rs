@@ -1,0 +1,303 @@
+//! The packages on machines of their own: what a stranger does with docs/quickstart.md, typed as it stands, on a site whose jobs run
+//! on whole GPUs; and what is left when the packages go. Run by `tests/run install`, on the machine itself, as root.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
+
+mod site;
+
+use pillion_tests::guide::{Block, blocks};
+use pillion_tests::machine::Machine;
+use pillion_tests::wait::{Look, wait_for, wait_until};
+use site::{SLURM_CONF, SOON, Site, USER};
+use std::collections::VecDeque;
+
+const QUICKSTART: &str = include_str!("../../docs/quickstart.md");
+/// The most that a reader is asked to type, and files that he is asked to edit.
+const TYPED_LINES_MAX: usize = 25;
+const CONFIG: &str = "/etc/pillion/pillion.toml";
+const SCHEDULER: &str = "pillion-scheduler.service";
+/// Every unit that the packages bring, and what may be enabled of it.
+const UNITS: [&str; 5] = [
+    SCHEDULER,
+    "pillion-rescue.timer",
+    "pillion-agent.service",
+    "pillion-simulated-device.service",
+    "pillion-spank-follow.path",
+];
+/// Fast enough that a run alone counts after half a minute of real time (`policy.solo_seconds_min`).
+const DEVICES: &str = "socket = \"/run/pillion/simulated-device.sock\"\n[machine]\nnode = \"n1\"\ntime_scale = 60.0\n\
+     [[machine.devices]]\nmodel = \"h200\"\nmechanism = \"none\"\n[[machine.devices]]\nmodel = \"h200\"\nmechanism = \"none\"\n";
+/// What is said to be done by hand.
+const EDITED: [(&str, &str); 2] = [
+    ("PartitionName=gpu Nodes=n1,n2", "PartitionName=gpu Nodes=n2"),
+    ("PartitionName=shared Nodes=n1", "PartitionName=shared Nodes=n1 MaxTime=1-0 DefMemPerCPU=100"),
+];
+/// Two that get on with each other.
+const WORKLOADS: [&str; 2] = ["resnet50-infer", "bert-small-batch"];
+/// What a job without the flag finds, on a node that is not the pool's, without what is another's with each job.
+const ENVIRONMENT: &str =
+    "-w n2 --gpus=1 -t 5 --wrap 'env | sort >environment.new; mv environment.new environment'";
+
+/// The quickstart, block after block.
+struct Reader {
+    blocks: VecDeque<Block>,
+}
+
+impl Reader {
+    fn new() -> Self {
+        let blocks: VecDeque<Block> =
+            blocks(QUICKSTART).into_iter().filter(|block| block.language.starts_with("sh ")).collect();
+        let lines: usize = blocks.iter().map(|block| block.lines.len()).sum();
+        assert!(lines <= TYPED_LINES_MAX, "{lines} lines are to be typed");
+        let edited = QUICKSTART.matches(" file to edit").count();
+        assert!(edited <= 3, "{edited} files are to be edited");
+        Self { blocks }
+    }
+
+    /// The next block, which begins with `first`, typed on the hosts that it is for.
+    fn types(&mut self, site: &Site, first: &str) -> String {
+        let block = self.next(first);
+        let mut said = String::new();
+        for host in block.language.split_whitespace().skip(1) {
+            let lines = block.lines.join("\n");
+            let typed = site.machine(host).types(&lines);
+            said += &typed.unwrap_or_else(|error| panic!("{error:?}\n{}", site.logs()));
+        }
+        said
+    }
+
+    fn next(&mut self, first: &str) -> Block {
+        let block = self.blocks.pop_front().expect("the quickstart has more steps than this");
+        let begins = block.lines[0].starts_with(first);
+        assert!(begins, "the next step of the quickstart is\n{}", block.lines.join("\n"));
+        block
+    }
+}
+
+/// What a job finds in its environment, without what is each job's own: its numbers and its times.
+fn environment(site: &Site) -> String {
+    let job = site.submits(ENVIRONMENT);
+    site.wait_for_job(&job, "COMPLETED");
+    let own =
+        ["SLURM_JOB_ID=", "SLURM_JOBID=", "SLURM_JOB_START_TIME=", "SLURM_JOB_END_TIME=", "SLURM_TASK_PID="];
+    let text = site.wrote("n2", "environment");
+    let lines = text.lines().filter(|line| !own.iter().any(|name| line.starts_with(name)));
+    let kept: Vec<&str> = lines.collect();
+    assert!(kept.len() > 20, "{text}");
+    kept.join("\n")
+}
+
+fn state_of(machine: &Machine, unit: &str, property: &str) -> String {
+    let said = machine.types(&format!("systemctl show -P {property} {unit}")).unwrap();
+    said.trim().to_owned()
+}
+
+/// The packages alone: nothing runs, nothing is enabled, no file of Slurm's has changed, and systemd takes the units.
+fn install(site: &Site, reader: &mut Reader) {
+    let files = "cd /etc/slurm && find . -type f ! -path '*pillion*' -exec sha256sum {} + | sort";
+    let before: Vec<String> = site.machines().map(|machine| machine.types(files).unwrap()).collect();
+    reader.types(site, "echo 'deb ");
+    reader.types(site, "apt-get install -y pillion-scheduler");
+    reader.types(site, "apt-get install -y pillion-agent");
+    for (machine, before) in site.machines().zip(before) {
+        assert_eq!(machine.types(files).unwrap(), before, "Slurm's files on {}", machine.name());
+    }
+    for machine in [&site.controller, &site.nodes[0]] {
+        let states = machine.types("systemctl list-unit-files --no-legend 'pillion*'").unwrap();
+        assert!(!states.contains("enabled "), "{states}");
+        for unit in UNITS {
+            assert_eq!(state_of(machine, unit, "ActiveState"), "inactive", "{unit} on {}", machine.name());
+        }
+        let said = machine
+            .types("systemd-analyze verify --man=no $(ls /usr/lib/systemd/system/*pillion*) 2>&1")
+            .unwrap();
+        assert_eq!(said, "", "what systemd says of the units");
+        // The trigger or the installation itself stamped it.
+        let linked = machine.types("readlink /usr/lib/pillion/pillion.so").unwrap();
+        let slurm = machine.types("sinfo -V").unwrap();
+        let version = linked.trim().trim_start_matches("pillion-").trim_end_matches(".so");
+        assert!(slurm.contains(&format!(" {version}.")), "{linked} {slurm}");
+    }
+}
+
+/// What dpkg does when a Slurm comes and goes: the plugin is stamped for it, and what was there before stays.
+fn follow_slurm(machine: &Machine) {
+    let copies = "cd /usr/lib/pillion && echo pillion-*.so && readlink pillion.so";
+    assert_eq!(machine.types(copies).unwrap(), "pillion-24.11.so\npillion-24.11.so\n");
+    machine.types(include_str!("slurm_of_ones_own")).unwrap();
+    let two = "pillion-24.11.so pillion-25.05.so\npillion-24.11.so\n";
+    assert_eq!(machine.types(copies).unwrap(), two, "the link stays with the Slurm that it is of");
+    machine.types("dpkg --remove site-slurm").unwrap();
+    assert_eq!(machine.types(copies).unwrap(), two, "of a Slurm that may still run");
+}
+
+/// Slurm's own files by the diff, and Slurm started again in its order.
+fn make_pool(site: &Site, reader: &mut Reader) {
+    reader.types(site, "pillion slurm-conf");
+    reader.types(site, "scontrol update NodeName=n1 State=DRAIN");
+    site.controller.edits(SLURM_CONF, &EDITED).unwrap();
+    for name in ["slurm.conf", "gres.conf", "plugstack.conf"] {
+        let text = site.controller.types(&format!("cat /etc/slurm/{name}")).unwrap();
+        for node in &site.nodes {
+            node.writes(&format!("/etc/slurm/{name}"), &text).unwrap();
+        }
+    }
+    reader.types(site, "systemctl restart slurmctld");
+    reader.types(site, "systemctl restart slurmd");
+    // The other node has a new slurm.conf, too; its slurmd is not started again for it.
+    site.wait_for_nodes();
+    reader.types(site, "systemctl restart slurmctld");
+    site.wait_for_nodes();
+    reader.types(site, "scontrol update NodeName=n1 State=RESUME");
+}
+
+/// Without PostgreSQL: one failed unit, one sentence, and no restarts.
+fn fail_without_postgres(site: &Site) {
+    let controller = &site.controller;
+    controller.types("mv /usr/lib/postgresql /usr/lib/postgresql.away").unwrap();
+    controller.types("systemctl start pillion-scheduler").unwrap();
+    wait_until("end of a scheduler without PostgreSQL", SOON, || {
+        Ok(state_of(controller, SCHEDULER, "ActiveState") == "failed")
+    })
+    .unwrap();
+    assert_eq!(state_of(controller, SCHEDULER, "NRestarts"), "0");
+    assert_eq!(state_of(controller, SCHEDULER, "ExecMainStatus"), "78");
+    let said = controller.types("journalctl -u pillion-scheduler -o cat --no-pager").unwrap();
+    assert!(said.contains("PostgreSQL"), "{said}");
+    controller.types("mv /usr/lib/postgresql.away /usr/lib/postgresql; systemctl reset-failed").unwrap();
+}
+
+fn start_daemons(site: &Site, reader: &mut Reader) {
+    reader.types(site, "install -m 640 -g slurm");
+    site.controller.edits(CONFIG, &[("tcp = \"127.0.0.1:6820\"", "tcp = \"0.0.0.0:6820\"")]).unwrap();
+    fail_without_postgres(site);
+    reader.types(site, "systemctl enable --now pillion-scheduler");
+    let user = site.controller.types("ps -o user= -C pillion-scheduler").unwrap();
+    assert_eq!(user.trim(), "slurm", "the scheduler runs as SlurmUser");
+
+    reader.types(site, "install -m 640");
+    let node = site.machine("n1");
+    node.writes("/etc/pillion/devices.toml", DEVICES).unwrap();
+    node.types("systemctl enable --now pillion-simulated-device").unwrap();
+    reader.types(site, "systemctl enable --now pillion-agent");
+    wait_for("agent with two devices", SOON, || {
+        let said = site.controller.types("pillion nodes --parsable2 --noheader 2>&1 || true")?;
+        Ok(if said.matches("h200").count() == 2 { Look::Ready(()) } else { Look::NotYet(said) })
+    })
+    .unwrap_or_else(|error| panic!("{error:?}\n{}", site.logs()));
+    let said = reader.types(site, "pillion doctor");
+    assert!(!said.contains("FAIL"), "{said}");
+}
+
+/// A job of a workload that may share, for so many seconds of the simulated machine.
+fn load(site: &Site, name: &str, seconds: u32, time_limit: &str) -> String {
+    site.submits(&format!(
+        "--colocate=profile={name},max-slowdown=1.5 --gpus=1 -c 1 --mem=100 -t {time_limit} \
+         --wrap 'env | sort >{name}.env; exec pillion-load {name} --seconds {seconds}'"
+    ))
+}
+
+/// Two workloads alone, and then in one pair; the two jobs of it.
+fn share(site: &Site, reader: &mut Reader) -> [String; 2] {
+    reader.types(site, "sed -i");
+    wait_until("heartbeat of an active scheduler", SOON, || {
+        Ok(site.controller.types("cat /run/pillion/heartbeat || true")?.contains("mode=active"))
+    })
+    .unwrap();
+    // Forty seconds of real time each, beside each other on the two GPUs.
+    let alone: Vec<String> = WORKLOADS.iter().map(|name| load(site, name, 2400, "30")).collect();
+    for job in &alone {
+        site.wait_for_job(job, "COMPLETED");
+    }
+    wait_for("profiles of both", SOON, || {
+        let said = site.controller.types("pillion profile --noheader --parsable2")?;
+        Ok(if said.lines().count() == 2 { Look::Ready(()) } else { Look::NotYet(said) })
+    })
+    .unwrap();
+    // Whoever wants to run now has to share the other one.
+    site.controller.types("pillion drain --reason test n1:g1").unwrap();
+    // Who joins has to end before his host does.
+    let pair = [("30", WORKLOADS[0]), ("20", WORKLOADS[1])].map(|(time_limit, name)| {
+        let job = load(site, name, 36_000, time_limit);
+        site.wait_for_job(&job, "RUNNING");
+        job
+    });
+    let places =
+        site.controller.types("pillion pairs --all --parsable2 --noheader -o node,gres,state,jobid").unwrap();
+    for job in &pair {
+        assert!(
+            places.lines().any(|line| line == format!("n1|g0|released|{job}")),
+            "job {job} shares n1:g0\n{places}"
+        );
+    }
+    let block = reader.next("sbatch --colocate=profile=train");
+    assert_eq!(block.language, "sh user");
+    let said = site.controller.types_as(USER, &block.lines[1..].join("\n")).unwrap();
+    assert!(pair.iter().all(|job| said.contains(job)), "{said}");
+    for name in WORKLOADS {
+        let seen = site.wrote("n1", &format!("{name}.env"));
+        assert!(seen.contains("PILLION_DECISION="), "{seen}");
+    }
+    pair
+}
+
+/// The packages come anew while a pair runs, as at an upgrade: no service is started again and no file of an admin's is touched.
+fn renew(site: &Site, pair: &[String]) {
+    let machines = [(&site.controller, SCHEDULER), (site.machine("n1"), "pillion-agent.service")];
+    for (machine, unit) in machines {
+        let files = format!("sha256sum {CONFIG} {SLURM_CONF} /etc/slurm/gres.conf /etc/slurm/plugstack.conf");
+        let before = (state_of(machine, unit, "MainPID"), machine.types(&files).unwrap());
+        assert_ne!(before.0, "0");
+        machine
+            .types("apt-get install -y --reinstall $(dpkg-query -W -f '${Package} ' 'pillion-*')")
+            .unwrap();
+        assert_eq!((state_of(machine, unit, "MainPID"), machine.types(&files).unwrap()), before);
+    }
+    for job in pair {
+        assert_eq!(site.job(job, "JobState"), "RUNNING", "job {job}");
+    }
+}
+
+/// The packages go while a pair runs: no job ends, no node drains, and what Slurm names is still there.
+fn remove(site: &Site, pair: &[String]) {
+    let node = site.machine("n1");
+    node.types("apt-get remove -y 'pillion-*'").unwrap();
+    for name in ["/etc/slurm/pillion/prolog", "/etc/slurm/pillion.lua", "/usr/lib/pillion/pillion.so", CONFIG]
+    {
+        node.types(&format!("test -e {name}")).unwrap_or_else(|_| panic!("{name} is gone"));
+    }
+    node.types("apt-get purge -y 'pillion-*'").unwrap();
+    let hook = node.types("cat /etc/slurm/pillion/prolog").unwrap();
+    assert!(hook.contains("Left by the removal"), "{hook}");
+    for kept in [CONFIG, "/var/lib/pillion-agent"] {
+        node.types(&format!("test -e {kept}")).unwrap_or_else(|_| panic!("{kept} is gone"));
+    }
+    // A job of plain Slurm starts there, through the hooks that are left.
+    let plain = site
+        .controller
+        .types("sbatch --parsable -p shared -w n1 --gres=shard:g1:10 -t 1 --wrap true")
+        .unwrap();
+    site.wait_for_job(plain.trim(), "COMPLETED");
+    let state = site.controller.types("sinfo -h -N -n n1 -o %t").unwrap();
+    assert!(!state.contains("drain"), "{state}");
+    for job in pair {
+        assert_eq!(site.job(job, "JobState"), "RUNNING", "job {job}");
+    }
+}
+
+#[test]
+fn a_site_is_made_by_the_quickstart_and_packages_go_without_harm() {
+    let site = Site::new();
+    let mut reader = Reader::new();
+    let before = environment(&site);
+    install(&site, &mut reader);
+    follow_slurm(&site.controller);
+    make_pool(&site, &mut reader);
+    start_daemons(&site, &mut reader);
+    let pair = share(&site, &mut reader);
+    assert_eq!(environment(&site), before, "of a job that asked for nothing");
+    renew(&site, &pair);
+    remove(&site, &pair);
+    assert_eq!(environment(&site), before, "of a job that asked for nothing");
+    assert!(reader.blocks.is_empty(), "the quickstart has more steps than this");
+}

@@ -1,0 +1,123 @@
+//! A site before anybody has heard of Pillion: slurmctld on one machine, slurmd on two, whole GPUs, and a user.
+
+use pillion_tests::machine::{Machine, MachineSpec, connect};
+use pillion_tests::wait::{Look, wait_for};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long Slurm may take for anything that is not waiting for a minute of its own.
+pub(crate) const SOON: Duration = Duration::from_mins(2);
+/// Who submits.
+pub(crate) const USER: &str = "alice";
+pub(crate) const SLURM_CONF: &str = "/etc/slurm/slurm.conf";
+/// Three machines, the first of which is the controller.
+pub(crate) struct Site {
+    pub(crate) controller: Machine,
+    pub(crate) nodes: Vec<Machine>,
+    /// Where the machines' logs lie.
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    /// Boots them and starts Slurm.
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let machine = |name: &str, kind: &str, gpu_count| {
+            let spec = MachineSpec {
+                name,
+                kind,
+                gpu_count,
+                layers: &given("PILLION_MACHINES"),
+                shared: &given("PILLION_PACKAGES"),
+                folder: folder.path(),
+            };
+            Machine::boot(spec).unwrap()
+        };
+        let controller = machine("controller", "controller", 0);
+        let nodes = vec![machine("n1", "node", 2), machine("n2", "node", 2)];
+        let site = Self { controller, nodes, folder };
+        connect(&site.machines().collect::<Vec<_>>()).unwrap();
+        site.start_slurm();
+        site
+    }
+
+    pub(crate) fn machines(&self) -> impl Iterator<Item = &Machine> {
+        std::iter::once(&self.controller).chain(&self.nodes)
+    }
+
+    pub(crate) fn machine(&self, name: &str) -> &Machine {
+        self.machines().find(|machine| machine.name() == name).unwrap_or_else(|| panic!("there is no {name}"))
+    }
+
+    fn start_slurm(&self) {
+        for machine in self.machines() {
+            machine.types(&format!("useradd --create-home --uid 2001 --shell /bin/bash {USER}")).unwrap();
+            machine.writes(SLURM_CONF, include_str!("slurm.conf")).unwrap();
+            let gres =
+                "NodeName=n1 Name=gpu File=/dev/nvidia[0-1]\nNodeName=n2 Name=gpu File=/dev/nvidia[0-1]\n";
+            machine.writes("/etc/slurm/gres.conf", gres).unwrap();
+            machine.writes("/etc/slurm/cgroup.conf", "CgroupPlugin=disabled\n").unwrap();
+        }
+        self.controller.types("systemctl restart slurmctld").unwrap();
+        for node in &self.nodes {
+            // It began at boot, before it could know of its cluster.
+            node.types("systemctl restart slurmd").unwrap();
+        }
+        self.wait_for_nodes();
+    }
+
+    pub(crate) fn wait_for_nodes(&self) {
+        wait_for("nodes that have spoken", SOON, || {
+            let said = self.controller.types("sinfo -h -N -o '%N %t'").unwrap_or_default();
+            let is_up = said.contains("n1") && !said.contains("unk") && !said.contains(['*', '~']);
+            Ok(if is_up { Look::Ready(()) } else { Look::NotYet(said) })
+        })
+        .unwrap_or_else(|error| panic!("{error:?}\n{}", self.logs()));
+    }
+
+    /// What alice submits: the number of the job.
+    pub(crate) fn submits(&self, line: &str) -> String {
+        let said = self.controller.types_as(USER, &format!("sbatch --parsable {line}")).unwrap();
+        said.trim().to_owned()
+    }
+
+    /// A field of a job as Slurm has it.
+    pub(crate) fn job(&self, job: &str, field: &str) -> String {
+        let said = self.controller.types(&format!("scontrol show job {job}")).unwrap();
+        let value = said.split_whitespace().find_map(|word| word.strip_prefix(field)?.strip_prefix('='));
+        value.unwrap_or_default().to_owned()
+    }
+
+    pub(crate) fn wait_for_job(&self, job: &str, state: &str) {
+        wait_for(&format!("job {job} that is {state}"), SOON, || {
+            let seen = self.job(job, "JobState");
+            Ok(if seen == state { Look::Ready(()) } else { Look::NotYet(seen) })
+        })
+        .unwrap_or_else(|error| panic!("{error:?}\n{}", self.logs()));
+    }
+
+    /// What stands in a file of alice's home on a node.
+    pub(crate) fn wrote(&self, node: &str, name: &str) -> String {
+        self.machine(node).types(&format!("cat /home/{USER}/{name} 2>/dev/null || true")).unwrap()
+    }
+
+    /// What a failure is understood by.
+    pub(crate) fn logs(&self) -> String {
+        let mut text = format!("the machines' own logs are in {}\n", self.folder.path().display());
+        for machine in self.machines() {
+            let said = machine.types(
+                "systemctl --failed --no-pager --plain; tail -n 15 /var/log/slurm/* /tmp/slurm* 2>/dev/null || true;
+                 journalctl --no-pager -n 60 -u 'pillion*' -u 'slurm*' | cut -c1-400",
+            );
+            text += &format!("--- {}\n{}\n", machine.name(), said.unwrap_or_else(|error| error.to_string()));
+        }
+        text
+    }
+}
+
+/// A folder that `tests/run install` names.
+fn given(variable: &str) -> PathBuf {
+    let value =
+        std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run `tests/run install`"));
+    Path::new(&value).to_owned()
+}
