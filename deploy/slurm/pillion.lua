@@ -154,12 +154,12 @@ function M.parse_option(text)
     elseif name == "isolation" then
       key, parsed = "isolation", value == "hard" and value
     elseif name == "restart" then
-      key, parsed = "restart", value == "yes" and value
+      key, parsed = "restart", (value == "yes" or value == "early") and value
     end
     if not parsed then
       return nil, "--colocate: '" .. setting .. "' is not allowed; allowed are yes, no, max-slowdown=R (1 to 10), "
         .. "profile=NAME (1 to 64 letters, digits, dots, underscores or dashes), memory=SIZE (such as 8G, at most 16T), "
-        .. "cap=PART (0.1, 0.2, .. 0.9 or 1), isolation=hard and restart=yes"
+        .. "cap=PART (0.1, 0.2, .. 0.9 or 1), isolation=hard and restart=yes or early"
     end
     if option[key] then return nil, "--colocate: " .. name .. "= is given twice; give it once" end
     option[key] = parsed
@@ -478,6 +478,7 @@ local function render_mark(option, digest, partition, gpu, begin)
   if option.cap then fields[#fields + 1] = "c=" .. option.cap end
   if option.isolation then fields[#fields + 1] = "i=" .. option.isolation end
   if option.restart then fields[#fields + 1] = "oom=1" end
+  if option.restart == "early" then fields[#fields + 1] = "early=1" end
   fields[#fields + 1] = "part=" .. (partition or "")
   fields[#fields + 1] = "field=" .. gpu.field
   fields[#fields + 1] = "gres=" .. gpu.gres

@@ -6,7 +6,7 @@ use pillion_core::device::Mechanism;
 use pillion_core::mig::{Geometry, Slot};
 use pillion_core::share::{Share, Sharing};
 use pillion_core::{DecisionId, GresType, JobStart, SlurmJobId, UserId};
-use pillion_tests::cluster::spec::{JobSubmit, PoolNode};
+use pillion_tests::cluster::spec::{JobSubmit, NodeBackend, PoolNode};
 use pillion_tests::wait::{Look, wait_for};
 use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
@@ -14,20 +14,22 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_mins(1);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
 const MODEL: &str = "h100";
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
 /// How often seven run and one alone comes after them: `PILLION_MIG_ROUNDS=100` for as often as the issue asks.
 const ROUNDS: u32 = 3;
 
-fn cluster() -> Cluster {
-    let node = PoolNode { is_cut: true, ..PoolNode::new("n1", MODEL, Mechanism::Mps) };
+pub(crate) fn cluster(backend: NodeBackend) -> Cluster {
+    let node = PoolNode { is_cut: true, backend, ..PoolNode::new("n1", MODEL, Mechanism::Mps) };
     let spec = ClusterSpec {
         pool_nodes: vec![node],
         whole_gpu_node_count: 0,
         gpus_per_node: 1,
         // Nobody refuses shards to users: the test books them as the scheduler would.
         job_submit: JobSubmit::Absent,
+        // Where agents die on purpose an Epilog would be faster than the next one: what it does is shown here, by the others.
+        hooks: backend == NodeBackend::Simulated,
         ..ClusterSpec::default()
     };
     let mut cluster = Cluster::start(spec).unwrap();
@@ -36,46 +38,75 @@ fn cluster() -> Cluster {
 }
 
 /// What a job sees of the files that lead to instances, what it was told, and then its work.
-fn tenant(cluster: &Cluster) -> String {
+pub(crate) fn tenant(cluster: &Cluster, work: &str) -> String {
     let files = cluster.root().join("run/n1/devices.caps");
     format!(
         "for file in {files}/*; do [ -r \"$file\" ] && echo \"can read $(basename $file)\"; done\n\
-         echo told $CUDA_VISIBLE_DEVICES\nexec pillion-load gemm-hog --memory 1G --seconds 360000",
+         echo told $CUDA_VISIBLE_DEVICES\n{work}",
         files = files.display()
     )
+}
+
+/// A job that has all of a GPU, booked by Slurm alone, finds all of its speed.
+pub(crate) fn finds_all_of_it(cluster: &Cluster, alone: SlurmJobId, when: &str) {
+    let printed = cluster.finished_output(alone, SOON).unwrap();
+    let outcome: serde_json::Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
+    let speed = outcome["speed_fraction_mean"].as_f64().unwrap();
+    assert!(speed > 0.9, "{when}: {printed}");
+    let state = cluster.node("n1").unwrap();
+    assert!(!state["State"].contains("DRAIN"), "{when}: {state:?}");
+}
+
+/// As the dead man's switch has it.
+pub(crate) fn submit_alone(cluster: &Cluster) -> SlurmJobId {
+    let alone = "exec pillion-load gemm-hog --memory 60G --seconds 120";
+    cluster.submit_as("dave", alone, &["-p", "shared", "-c1", "--mem=10", "--gres=shard:g0:100"]).unwrap()
 }
 
 /// Seven held jobs, each with a share of its own written down for the agent that starts then; they begin when it has.
 fn seven(cluster: &mut Cluster, round: u32) -> Vec<SlurmJobId> {
     let geometry = Geometry::of_model(MODEL).unwrap();
     let smallest = geometry.plain().last().unwrap();
+    let place = |(place, start): (usize, &u8)| {
+        (USERS[place % USERS.len()], Slot { profile: smallest.profile, start: *start })
+    };
+    let places: Vec<(&str, Slot)> = smallest.starts.iter().enumerate().map(place).collect();
+    let jobs = held(
+        cluster,
+        round,
+        &places,
+        &tenant(cluster, "exec pillion-load gemm-hog --memory 1G --seconds 360000"),
+    );
+    cluster.start_agent("n1").unwrap();
+    for job in &jobs {
+        cluster.scontrol(&["release", &job.to_string()]).unwrap();
+    }
+    jobs
+}
+
+/// Held jobs of these users, for each of which a share of this instance is written down for the agent that starts next.
+pub(crate) fn held(cluster: &Cluster, round: u32, places: &[(&str, Slot)], script: &str) -> Vec<SlurmJobId> {
+    let geometry = Geometry::of_model(MODEL).unwrap();
     let state = cluster.layout().path("agent/n1");
     std::fs::create_dir_all(&state).unwrap();
     // Those of the round before are over, and an agent that had begun meanwhile would have seen it.
     let _ = std::fs::remove_file(state.join("shares.json"));
     let mut shares = ShareTable::open(state.join("shares.json"));
     let mut jobs = Vec::new();
-    for (place, start) in smallest.starts.iter().enumerate() {
-        let user = USERS[place % USERS.len()];
-        let script = tenant(cluster);
-        let job = cluster
-            .submit_as(user, &script, &["-H", "-p", "shared", "-c1", "--mem=10", "--gres=shard:g0:14"])
-            .unwrap();
-        let slot = Slot { profile: smallest.profile, start: *start };
+    for (decision, (user, slot)) in (u64::from(round) * 10 + 1..).zip(places) {
+        let shards = geometry.shards(slot.profile);
+        let gres = format!("--gres=shard:g0:{}", shards.count());
+        let job = cluster.submit_as(user, script, &["-H", "-p", "shared", "-c1", "--mem=10", &gres]).unwrap();
         let share = Share {
-            decision_id: DecisionId(u64::from(round) * 10 + place as u64 + 1),
+            decision_id: DecisionId(decision),
             start: JobStart { job_id: job, restart_count: 0 },
             uid: UserId(std::fs::metadata(cluster.home(user)).unwrap().uid()),
             gres_type: GresType::new("g0"),
             sharing: Sharing::Mig { profile: slot.profile, start: slot.start },
-            shards: geometry.shards(slot.profile),
+            shards,
         };
         shares.insert(share, Own::default()).unwrap();
         jobs.push(job);
-    }
-    cluster.start_agent("n1").unwrap();
-    for job in &jobs {
-        cluster.scontrol(&["release", &job.to_string()]).unwrap();
     }
     jobs
 }
@@ -103,18 +134,14 @@ fn check(cluster: &Cluster, jobs: &[SlurmJobId]) {
 
 #[test]
 fn seven_run_while_all_of_ours_is_dead_and_then_a_job_alone_finds_the_whole_gpu() {
-    let mut cluster = cluster();
+    let mut cluster = cluster(NodeBackend::Simulated);
     let rounds =
         std::env::var("PILLION_MIG_ROUNDS").ok().and_then(|count| count.parse().ok()).unwrap_or(ROUNDS);
     for round in 0..rounds {
         let jobs = seven(&mut cluster, round);
         check(&cluster, &jobs);
         cluster.kill_agent("n1", Signal::KILL).unwrap();
-        // As the dead man's switch has it: all of a GPU, booked by Slurm alone.
-        let alone = "exec pillion-load gemm-hog --memory 60G --seconds 120";
-        let alone = cluster
-            .submit_as("dave", alone, &["-p", "shared", "-c1", "--mem=10", "--gres=shard:g0:100"])
-            .unwrap();
+        let alone = submit_alone(&cluster);
         for job in &jobs {
             assert_eq!(cluster.job_field(*job, "JobState").unwrap(), "RUNNING");
         }
@@ -123,18 +150,13 @@ fn seven_run_while_all_of_ours_is_dead_and_then_a_job_alone_finds_the_whole_gpu(
             cluster.scontrol(&["update", &format!("JobId={job}"), "TimeLimit=1"]).unwrap();
             cluster.program("scancel").arg(job.to_string()).stdout().unwrap();
         }
-        let printed = cluster.finished_output(alone, SOON).unwrap();
-        let outcome: serde_json::Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
-        let speed = outcome["speed_fraction_mean"].as_f64().unwrap();
-        assert!(speed > 0.9, "round {round}: {printed}");
-        let state = cluster.node("n1").unwrap();
-        assert!(!state["State"].contains("DRAIN"), "{state:?}");
+        finds_all_of_it(&cluster, alone, &format!("round {round}"));
     }
 }
 
 #[test]
 fn where_a_monitor_holds_an_instance_and_no_agent_lives_the_node_is_drained_with_the_reason() {
-    let mut cluster = cluster();
+    let mut cluster = cluster(NodeBackend::Simulated);
     let jobs = seven(&mut cluster, 0);
     check(&cluster, &jobs);
     cluster.kill_agent("n1", Signal::KILL).unwrap();

@@ -15,6 +15,7 @@ mod hooks;
 mod hostile;
 mod identity;
 mod install;
+mod instance_deaths;
 mod instances;
 mod jobs;
 mod killed;

@@ -2,6 +2,9 @@
 //! neither they nor Slurm's records of them are other than without us.
 
 use pillion_core::SlurmJobId;
+use pillion_tests::process::Program;
+use pillion_tests::testbed::search_path;
+use pillion_tests::unchanged::Looks;
 use pillion_tests::wait::{Look, wait_for};
 use pillion_tests::{Cluster, ClusterSpec};
 use serde_json::Value;
@@ -10,33 +13,6 @@ use std::time::Duration;
 const SOON: Duration = Duration::from_mins(1);
 /// Two parts of a minute that must be over, and what it takes to tell of them.
 const LATE: Duration = Duration::from_mins(4);
-/// A job as users write them, which says what it finds in its environment, and how Slurm has it.
-const LOOK: &str = "env | sort; scontrol show job $SLURM_JOB_ID -d";
-/// What differs between any two jobs, or two looks at one cluster: times, process numbers, and who in slurmctld started a job.
-const OF_THE_MOMENT: [&str; 18] = [
-    "SLURM_JOB_START_TIME",
-    "SLURM_JOB_END_TIME",
-    "SLURM_TASK_PID",
-    "RunTime",
-    "SubmitTime",
-    "EligibleTime",
-    "AccrueTime",
-    "StartTime",
-    "EndTime",
-    "LastSchedEval",
-    "Scheduler",
-    "AllocNode:Sid",
-    "BootTime",
-    "SlurmdStartTime",
-    "LastBusyTime",
-    "LastActiveTime",
-    "CPULoad",
-    "FreeMem",
-];
-
-/// What names a job by its number.
-const OF_A_JOB: [&str; 3] = ["SLURM_JOB_ID", "SLURM_JOBID", "JobId"];
-
 /// Asks until it is answered: where the machine has much else to do, the scheduler may say that it cannot now.
 fn json(cluster: &Cluster, user: &str, words: &[&str]) -> Value {
     let words = [words, &["--json"]].concat();
@@ -51,50 +27,6 @@ fn json(cluster: &Cluster, user: &str, words: &[&str]) -> Value {
     .unwrap()
 }
 
-/// All words of it, but for what is of the moment, and for the number of the job where it stands.
-fn lasting(text: &str, job: Option<&SlurmJobId>) -> Vec<String> {
-    let (number, file) =
-        job.map_or_else(Default::default, |job| (job.to_string(), format!("/slurm-{job}.out")));
-    let words = text.split_whitespace().filter_map(|word| {
-        let (name, value) = word.split_once('=').unwrap_or(("", word));
-        let is_number = OF_A_JOB.contains(&name) && value == number;
-        (!OF_THE_MOMENT.contains(&name) && !is_number).then(|| word.to_owned())
-    });
-    words.map(|word| if job.is_some() { word.replace(&file, "/slurm-N.out") } else { word }).collect()
-}
-
-/// What jobs of one GPU and of two find in their environment, and their records in Slurm.
-fn jobs_look(cluster: &Cluster) -> [Vec<String>; 2] {
-    ["--gres=gpu:1", "--gres=gpu:2"].map(|gres| {
-        let job = cluster.submit_as("alice", LOOK, &[gres, "-J", "look", "-w", "w1"]).unwrap();
-        let text = cluster.finished_output(job, SOON).unwrap();
-        assert!(text.contains("SLURM_JOB_GPUS=") && text.contains("JOB_GRES="), "{text}");
-        lasting(&text, Some(&job))
-    })
-}
-
-/// How Slurm says that it is set up; but for the time of asking, and the number of the next job.
-fn slurm_looks(cluster: &Cluster) -> [Vec<String>; 3] {
-    ["config", "nodes", "partitions"].map(|what| {
-        let text = cluster.scontrol(&["show", what]).unwrap();
-        let of_the_moment = ["Configuration data as of", "NEXT_JOB_ID"];
-        let lines = text.lines().filter(|line| !of_the_moment.iter().any(|it| line.starts_with(it)));
-        lasting(&lines.collect::<Vec<_>>().join("\n"), None)
-    })
-}
-
-/// The last jobs' ends may be still under way on their nodes.
-fn wait_until_slurm_looks_like(before: &[Vec<String>; 3], cluster: &Cluster) {
-    wait_for("Slurm as it was without us", SOON, || {
-        let now = slurm_looks(cluster);
-        let other =
-            now.iter().zip(before).flat_map(|(now, before)| now.iter().filter(|word| !before.contains(word)));
-        let other: Vec<&String> = other.collect();
-        Ok(if now == *before { Look::Ready(()) } else { Look::NotYet(format!("{other:?}")) })
-    })
-    .unwrap();
-}
-
 /// Two users' jobs, one of two GPUs; one that holds a GPU and sleeps.
 fn run(cluster: &Cluster) -> [SlurmJobId; 3] {
     let one = "pillion-load resnet50-train --seconds 1200";
@@ -106,14 +38,30 @@ fn run(cluster: &Cluster) -> [SlurmJobId; 3] {
     ]
 }
 
+/// What would have been done with them is written down, and nothing else: the first runs would have had their GPUs to themselves.
+fn check_shadow(cluster: &Cluster, alices: SlurmJobId) {
+    let report = wait_for("shadow decisions", SOON, || {
+        let report = json(cluster, "root", &["shadow", "report", "-S", "now-1hour"]);
+        let is_there = report["start_count"].as_u64().is_some_and(|count| count > 0);
+        Ok(if is_there { Look::Ready(report) } else { Look::NotYet(report.to_string()) })
+    })
+    .unwrap();
+    assert_eq!((&report["mode"], &report["paired_count"]), (&"shadow".into(), &0.into()), "{report:#}");
+    let why = cluster.pillion_as("alice", &["why", &alices.to_string()]).unwrap().stdout().unwrap();
+    assert!(why.contains("to itself"), "{why}");
+    assert_eq!(
+        json(cluster, "root", &["pairs", "-a", "-S", "now-1hour"])["decisions"],
+        Value::Array(Vec::new())
+    );
+}
+
 #[test]
 fn an_unchanged_cluster_is_observed_and_learnt_from() {
     let mut cluster = Cluster::start(ClusterSpec::observed(2)).unwrap();
-    let conf = std::fs::read(cluster.layout().slurm_conf()).unwrap();
-    let before = (slurm_looks(&cluster), jobs_look(&cluster));
+    let before = Looks::take(&cluster).unwrap();
     cluster.start_observing().unwrap();
-    wait_until_slurm_looks_like(&before.0, &cluster);
-    assert_eq!(jobs_look(&cluster), before.1, "a job's environment, and its record in Slurm");
+    before.wait_until_slurm_looks_so(&cluster).unwrap();
+    assert_eq!(before.differences(&Looks::take(&cluster).unwrap()), [""; 0]);
     let [alices, words, forgotten] = run(&cluster);
     for job in [alices, words] {
         cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
@@ -163,10 +111,29 @@ fn an_unchanged_cluster_is_observed_and_learnt_from() {
     let report = cluster.pillion_as("bob", &["report", &forgotten.to_string()]).unwrap().stdout().unwrap();
     assert!(report.contains("never used by the job"), "{report}");
 
-    assert_eq!(std::fs::read(cluster.layout().slurm_conf()).unwrap(), conf, "Slurm's configuration");
+    check_shadow(&cluster, alices);
     cluster.program("scancel").arg(forgotten.to_string()).stdout().unwrap();
     cluster.wait_for_job(forgotten, &["CANCELLED"], SOON).unwrap();
-    wait_until_slurm_looks_like(&before.0, &cluster);
-    assert_eq!(jobs_look(&cluster), before.1, "with all that was learnt");
+    before.wait_until_slurm_looks_so(&cluster).unwrap();
+    assert_eq!(before.differences(&Looks::take(&cluster).unwrap()), [""; 0], "with all that was learnt");
     cluster.stop_observing().unwrap();
+}
+
+/// The demo of an unchanged cluster in the shadow, by its own program: it fails where anything is otherwise than without us.
+#[test]
+fn the_demo_of_a_shadow_tells_what_would_have_been_done() {
+    let output = tempfile::tempdir().unwrap();
+    let program = Program::new("pillion-demo").env("PATH", search_path());
+    let told = program.args(["--observe", "--output", output.path().to_str().unwrap()]).stdout().unwrap();
+    for expected in [
+        "pillion idle",
+        "pillion shadow report",
+        "would have come to be beside others",
+        "their memory fits",
+        "GPU-hours that would have been saved",
+        "it would have started",
+        "No word is otherwise",
+    ] {
+        assert!(told.contains(expected), "no '{expected}' in {told}");
+    }
 }

@@ -7,7 +7,7 @@ use pillion_tests::process::Program;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
-const EXAMPLES: [&str; 16] = [
+const EXAMPLES: [&str; 17] = [
     "yes",
     "no",
     "(null)",
@@ -22,6 +22,7 @@ const EXAMPLES: [&str; 16] = [
     "isolation=hard",
     "isolation=hard,cap=0.3",
     "restart=yes",
+    "restart=early",
     "memory=8G,restart=yes",
     "max-slowdown=1.1,profile=bert,memory=24GB,cap=0.9",
 ];
@@ -74,7 +75,7 @@ fn read_by_rust(value: &[u8]) -> String {
             let memory = or_none(request.memory_bytes.map(|bytes| bytes.to_string()));
             let cap = or_none(request.cap.map(|cap| cap.to_string()));
             let isolation = or_none(request.isolation.map(|isolation| isolation.to_string()));
-            let restart = if request.restart { "yes" } else { "-" };
+            let restart = or_none(request.restart.map(|consent| consent.to_string()));
             format!("yes {slowdown} {} {memory} {cap} {isolation} {restart}", or_none(request.profile_name))
         }
     }

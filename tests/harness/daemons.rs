@@ -10,7 +10,7 @@
 //! ```
 
 use crate::cluster::Cluster;
-use crate::cluster::spec::{ClusterSpec, PoolNode, SharingPolicy};
+use crate::cluster::spec::{ClusterSpec, NodeBackend, PoolNode, SharingPolicy};
 use crate::doubles;
 use crate::error::{HarnessError, Result, io_error, system_error};
 use crate::process::Program;
@@ -406,9 +406,9 @@ struct Listens {
     metrics: SocketAddr,
 }
 
-/// A cluster without a pool is observed.
+/// A cluster without a pool is observed, and decided on in the shadow.
 fn mode(spec: &ClusterSpec) -> &'static str {
-    if spec.pool_nodes.is_empty() { "off" } else { "active" }
+    if spec.pool_nodes.is_empty() { "shadow" } else { "active" }
 }
 
 /// The configuration of `pillion-scheduler`.
@@ -438,18 +438,19 @@ fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
 
 /// The configuration of `pillion-agent`, but for what doubles need; its last section is `[mps]`.
 fn agent_toml(cluster: &Cluster, node: &str, port: u16, metrics: SocketAddr) -> String {
-    let root = cluster.root().display();
+    let (root, backend) = (cluster.root().display(), doubles::backend(cluster, node));
     format!(
         "node_name = \"{node}\"\nstate_directory = \"{root}/agent/{node}\"\nruntime_directory = \"{root}/run/{node}\"\n\
          handoff_socket = \"{root}/run/{node}/agent.sock\"\nbackend = \"{backend}\"\n\
          [scheduler]\nendpoint = \"https://127.0.0.1:{port}\"\nretry_seconds_max = 1.0\n\
          [auth]\nmethod = \"munge\"\nmunge_socket = \"{root}/munge/sock\"\n\
-         [simulated]\nsocket = \"{root}/run/{node}/devices.sock\"\n\
+         [simulated]\nsocket = \"{root}/run/{node}/{driver}\"\n\
          [metrics]\nlisten_address = \"{metrics}\"\n\
          [mig]\nenabled = {is_cut}\ntoggle = {is_cut}\n\
          [mps]\nmulti_user = {multi_user}\n",
         is_cut = cluster.spec().pool_nodes.iter().any(|pool| pool.name == node && pool.is_cut),
-        backend = doubles::backend(cluster, node).as_str(),
+        backend = backend.as_str(),
+        driver = if backend == NodeBackend::SimulatedThroughTest { "between.sock" } else { "devices.sock" },
         multi_user = cluster.spec().policy != SharingPolicy::SameUser,
     )
 }

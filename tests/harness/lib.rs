@@ -31,6 +31,7 @@ pub mod process;
 pub mod services;
 pub mod storm;
 pub mod testbed;
+pub mod unchanged;
 pub mod wait;
 
 pub use cluster::Cluster;

@@ -1,5 +1,5 @@
 //! What cutting a node's devices by MIG stands on, for `pillion doctor`: that their files are left alone, that MIG is on or can be
-//! turned on, and which programs of the system have them open. Changes nothing.
+//! turned on, that the fabric manager runs where there are NVSwitches, and which programs of the system have them open. Changes nothing.
 
 use crate::mechanism::mig::MigPolicy;
 use pillion_core::device::DeviceDescription;
@@ -8,6 +8,7 @@ use pillion_core::setup::{SetupFault, SetupFaultKind};
 use pillion_core::text::{named, quoted};
 use pillion_device::mechanism::mig::Holder;
 use pillion_device::nvidia::{MigFiles, holders};
+use std::path::{Path, PathBuf};
 
 /// Users' numbers begin here (login.defs(5), `UID_MIN`): what is on a device below it belongs to the system.
 const USER_ID_MIN: u32 = 1000;
@@ -15,6 +16,10 @@ const USER_ID_MIN: u32 = 1000;
 const MPS_PROGRAM: &str = "nvidia-cuda-mps";
 /// And `nvidia-persistenced`: it holds every device, and is in the way only of what changes the mode.
 const PERSISTENCE_PROGRAM: &str = "nvidia-persiste";
+/// And `nv-fabricmanager`.
+const FABRIC_PROGRAM: &str = "nv-fabricmanage";
+/// The driver's files of NVSwitches begin so. There are none for those of NVLink 5 (B200), which are not on the node's own bus.
+const SWITCH_FILES: &str = "nvidia-nvswitch";
 /// How many programs are named.
 const NAMED_MAX: usize = 4;
 
@@ -23,6 +28,8 @@ const NAMED_MAX: usize = 4;
 pub struct MigPlaces {
     /// The files of devices and capabilities.
     pub files: MigFiles,
+    /// Where processes are looked up.
+    pub processes: PathBuf,
     /// What the site wants.
     pub policy: MigPolicy,
 }
@@ -39,12 +46,36 @@ impl MigPlaces {
             let detail = format!("no instance can be one user's alone: {why}");
             faults.push(SetupFault { kind: SetupFaultKind::MigFilesRemade, detail });
         }
+        faults.extend(self.fabric_down().filter(|_| !cut.is_empty()));
         faults.extend(cut.into_iter().filter_map(|device| {
             let holders = holders(&self.files, device.index).unwrap_or_default();
             held(device, self.policy.may_toggle, holders.into_iter().filter(is_of_the_system))
         }));
         faults
     }
+
+    /// A GPU whose MIG mode is turned over leaves the fabric and has to be taken in again.
+    fn fabric_down(&self) -> Option<SetupFault> {
+        let switch = names(&self.files.devices).find(|name| name.starts_with(SWITCH_FILES))?;
+        let is_number = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
+        let program =
+            |pid: String| std::fs::read_to_string(self.processes.join(pid).join("comm")).unwrap_or_default();
+        let mut programs = names(&self.processes).filter(is_number).map(program);
+        if programs.any(|program| program.trim() == FABRIC_PROGRAM) {
+            return None;
+        }
+        let detail = format!(
+            "its GPUs hang on NVSwitches ({}), and nvidia-fabricmanager does not run",
+            quoted(&self.files.devices.join(switch).display().to_string())
+        );
+        Some(SetupFault { kind: SetupFaultKind::FabricDown, detail })
+    }
+}
+
+/// The names of what lies in a folder; nothing where it cannot be read.
+fn names(folder: &Path) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned())
 }
 
 fn mode_off(device: &DeviceDescription) -> SetupFault {
@@ -94,7 +125,7 @@ mod tests {
     impl Node {
         fn new(params: &str) -> Self {
             let node = Self(tempfile::tempdir().unwrap());
-            for folder in ["dev", "driver/nvidia"] {
+            for folder in ["dev", "driver/nvidia", "proc/1", "proc/self"] {
                 fs::create_dir_all(node.0.path().join(folder)).unwrap();
             }
             fs::write(node.0.path().join("driver/nvidia/params"), params).unwrap();
@@ -104,7 +135,8 @@ mod tests {
         fn places(&self, toggles: bool) -> MigPlaces {
             let files =
                 MigFiles { devices: self.0.path().join("dev"), drivers: self.0.path().join("driver") };
-            MigPlaces { files, policy: MigPolicy { is_enabled: true, may_toggle: toggles } }
+            let policy = MigPolicy { is_enabled: true, may_toggle: toggles };
+            MigPlaces { files, processes: self.0.path().join("proc"), policy }
         }
     }
 
@@ -133,6 +165,21 @@ mod tests {
         let faults = node.places(true).look(&[device(0, "h100", true)]);
         assert_eq!(kinds(&faults), [SetupFaultKind::MigFilesRemade]);
         assert!(faults[0].detail.contains("NVreg_ModifyDeviceFiles=0"), "{faults:?}");
+    }
+
+    #[test]
+    fn switches_without_a_fabric_manager_are_told() {
+        let node = Node::new("ModifyDeviceFiles: 0\n");
+        let write = |path: &str, text: &str| fs::write(node.0.path().join(path), text).unwrap();
+        let look = |devices: &[DeviceDescription]| kinds(&node.places(true).look(devices));
+        write("proc/1/comm", "systemd\n");
+        let cut = [device(0, "h100", true)];
+        assert_eq!(look(&cut), [], "no switch");
+        write("dev/nvidia-nvswitchctl", "");
+        assert_eq!(look(&cut), [SetupFaultKind::FabricDown]);
+        assert_eq!(look(&[device(0, "v100", false)]), [], "nothing is cut");
+        write("proc/1/comm", "nv-fabricmanage\n");
+        assert_eq!(look(&cut), []);
     }
 
     /// A program with a device open, ended with the test.

@@ -63,7 +63,11 @@ impl Places {
             slurm_confs,
             mps: has_mps.then(|| (config.mps.control_binary.clone(), PERSISTENCE_SOCKET.into())),
             scopes: Scopes::of_systemd().filter(|_| has_mps).zip(Some(mps_directory(config))),
-            mig: is_cut.then(|| MigPlaces { files: MigFiles::default(), policy: mig_policy(config) }),
+            mig: is_cut.then(|| MigPlaces {
+                files: MigFiles::default(),
+                processes: "/proc".into(),
+                policy: mig_policy(config),
+            }),
             ccs_modes: if is_intel {
                 pillion_device::intel::mode_paths(&config.intel.sysfs_root)
             } else {

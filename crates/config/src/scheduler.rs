@@ -305,7 +305,8 @@ pub struct PolicyConfig {
     pub shards_by: ShardsBy,
     /// What becomes of a job that certainly ran out of GPU memory beside others or under a memory limit. "ask": where its user wrote
     /// --colocate=restart=yes, it is started again once, with at least half as much again, unless it was submitted with --no-requeue or
-    /// ran longer than an hour. "never": its user is told, and nothing else.
+    /// ran longer than an hour. --colocate=restart=early also lets it be ended where it will all but certainly run out. "never": its user is
+    /// told, and nothing else.
     #[schemars(with = "String", extend("enum" = ["ask", "never"]))]
     pub oom_requeue: OomRequeue,
     /// Devices that one user's jobs may hold at once for themselves alone, because they are measured or leave room for nobody,

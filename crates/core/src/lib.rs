@@ -26,6 +26,7 @@ pub mod option;
 pub mod profile;
 pub mod reason;
 pub mod report;
+pub mod restart;
 pub mod setup;
 pub mod shadow;
 pub mod share;

@@ -14,6 +14,7 @@
 
 use crate::clock::UnixTime;
 use crate::isolation::Isolation;
+use crate::restart::RestartConsent;
 use crate::units::CapStep;
 use compact_str::CompactString;
 use std::fmt;
@@ -24,9 +25,9 @@ pub const MARK_PREFIX: &str = "pillion1";
 pub const MARK_LENGTH_MAX: usize = 520;
 
 /// Every field that this release knows.
-const FIELDS: [&str; 17] = [
-    "w", "s", "m", "c", "i", "oom", "part", "field", "gres", "other", "begin", "again", "lease", "r",
-    "alone", "u", "left",
+const FIELDS: [&str; 18] = [
+    "w", "s", "m", "c", "i", "oom", "early", "part", "field", "gres", "other", "begin", "again", "lease",
+    "r", "alone", "u", "left",
 ];
 
 /// What is known of a managed job from Slurm alone. Its texts are short, and a long queue has many: they stand in the mark itself.
@@ -42,8 +43,9 @@ pub struct Mark {
     pub cap: Option<CapStep>,
     /// `i`: what is to stand between it and jobs of other users, where the user asked for more than the site gives.
     pub isolation: Isolation,
-    /// `oom`: its user lets it be started again once, with more memory, after it ran out of device memory.
-    pub restart: bool,
+    /// `oom`: its user lets it be started again once, with more memory, after it ran out of device memory; `early`: also before.
+    /// Two fields, because a release that does not know the second keeps it and does what the first says.
+    pub restart: RestartConsent,
     /// `part`: the partition that the user asked for (empty: the default partition).
     pub original_partition: CompactString,
     /// `field`: which field named the GPU: `node`, `job`, `task` or `socket`.
@@ -126,7 +128,9 @@ impl Mark {
             "m" => self.memory_mib = Some(value.parse().ok()?),
             "c" => self.cap = Some(value.parse().ok()?),
             "i" => self.isolation = value.parse().ok()?,
-            "oom" => self.restart = value == "1",
+            "oom" if value == "1" => self.restart = self.restart.max(RestartConsent::Yes),
+            "early" if value == "1" => self.restart = RestartConsent::Early,
+            "oom" | "early" => {}
             "again" => self.again_lease_epoch = Some(value.parse().ok()?),
             "part" => self.original_partition = value.into(),
             "field" => self.original_field = value.into(),
@@ -215,8 +219,11 @@ impl fmt::Display for Mark {
         if !self.isolation.is_shared() {
             write!(f, ";i={}", self.isolation)?;
         }
-        if self.restart {
+        if self.restart.is_given() {
             f.write_str(";oom=1")?;
+        }
+        if self.restart.lets_end() {
+            f.write_str(";early=1")?;
         }
         write!(f, ";part={};field={}", self.original_partition, self.original_field)?;
         write!(f, ";gres={};other={}", self.original_gres, self.other_gres)?;
@@ -255,7 +262,7 @@ mod tests {
             memory_mib: Some(8192),
             cap: CapStep::from_tenths(3),
             isolation: Isolation::Hard,
-            restart: true,
+            restart: RestartConsent::Early,
             original_partition: "gpu".into(),
             original_field: "node".into(),
             original_gres: "gpu:a100:1".into(),

@@ -4,10 +4,11 @@
 //! ```text
 //! option  = "" | "(null)" | "yes" | "no" | setting { "," setting }
 //! setting = "max-slowdown=" 1.00..10.00 | "profile=" [A-Za-z0-9._-]{1,64} | "memory=" digits [K|M|G|T][iB|B]
-//!         | "cap=" ("0.1" | "0.2" | .. | "0.9" | "1") | "isolation=hard" | "restart=yes"
+//!         | "cap=" ("0.1" | "0.2" | .. | "0.9" | "1") | "isolation=hard" | "restart=" ("yes" | "early")
 //! ```
 
 use crate::isolation::Isolation;
+use crate::restart::RestartConsent;
 use crate::units::{CapStep, SlowdownRatio};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -39,8 +40,8 @@ pub struct ColocateRequest {
     pub cap: Option<CapStep>,
     /// What is to stand between it and jobs of other users, where it is more than the site's default.
     pub isolation: Option<Isolation>,
-    /// Once it has run out of device memory for certain, it may be started again with more: once.
-    pub restart: bool,
+    /// Whether it may be started again with more device memory: once.
+    pub restart: Option<RestartConsent>,
 }
 
 impl fmt::Display for ColocateRequest {
@@ -53,7 +54,7 @@ impl fmt::Display for ColocateRequest {
             memory_bytes.map(|bytes| format!("memory={}K", bytes >> 10)),
             cap.map(|cap| format!("cap={cap}")),
             isolation.map(|isolation| format!("isolation={isolation}")),
-            restart.then(|| "restart=yes".to_owned()),
+            restart.map(|consent| format!("restart={consent}")),
         ];
         let settings: Vec<String> = settings.into_iter().flatten().collect();
         f.write_str(if settings.is_empty() { "yes" } else { "" })?;
@@ -73,7 +74,7 @@ pub enum InvalidOption {
     /// Not one of the known settings.
     #[error(
         "--colocate: unknown setting '{0}'; allowed are yes, no, max-slowdown=R, profile=NAME, memory=SIZE, cap=PART, \
-         isolation=hard and restart=yes"
+         isolation=hard and restart=yes or early"
     )]
     UnknownSetting(String),
     /// The same setting twice.
@@ -100,10 +101,10 @@ pub enum InvalidOption {
     /// Not a wall: a user may ask for more than the site gives, never for less.
     #[error("--colocate: isolation={0} is not allowed; write hard, or leave it out for what the site gives")]
     BadIsolation(String),
-    /// Not a consent. Nothing is ended before it has run out of memory by itself.
+    /// Not a consent.
     #[error(
         "--colocate: restart={0} is not allowed; write yes to have the job started again once, with more memory, after it ran \
-         out of GPU memory"
+         out of GPU memory, or early to have that done already when it will almost certainly run out"
     )]
     BadRestart(String),
 }
@@ -147,9 +148,11 @@ fn apply(request: &mut ColocateRequest, setting: &str) -> Result<(), InvalidOpti
             let wanted = wanted.ok_or_else(|| InvalidOption::BadIsolation(value.to_owned()))?;
             set(&mut request.isolation, "isolation", wanted)
         }
-        "restart" if value != "yes" => Err(InvalidOption::BadRestart(value.to_owned())),
-        "restart" if std::mem::replace(&mut request.restart, true) => Err(InvalidOption::Twice("restart")),
-        "restart" => Ok(()),
+        "restart" => {
+            let consent = value.parse().ok().filter(|consent: &RestartConsent| consent.is_given());
+            let consent = consent.ok_or_else(|| InvalidOption::BadRestart(value.to_owned()))?;
+            set(&mut request.restart, "restart", consent)
+        }
         _ => Err(unknown()),
     }
 }
@@ -235,7 +238,7 @@ mod tests {
             memory_bytes: Some(8 << 30),
             cap: CapStep::from_tenths(3),
             isolation: Some(Isolation::Hard),
-            restart: true,
+            restart: Some(RestartConsent::Yes),
         };
         assert_eq!(parsed, ColocateOption::Yes(expected));
     }
@@ -261,9 +264,9 @@ mod tests {
             ("isolation=shared", "isolation=shared is not allowed; write hard"),
             ("isolation=", "write hard"),
             ("isolation=hard,isolation=hard", "isolation= is given twice"),
-            ("restart=early", "restart=early is not allowed; write yes"),
+            ("restart=late", "restart=late is not allowed; write yes"),
             ("restart=no", "started again once, with more memory, after it ran out of GPU memory"),
-            ("restart=yes,restart=yes", "restart= is given twice"),
+            ("restart=yes,restart=early", "restart= is given twice"),
             ("profile=a b", "found byte 0x20"),
             ("profile=a\nb", "found byte 0x0a"),
             ("yes,memory=8G", "unknown setting 'yes'"),
@@ -295,7 +298,7 @@ mod tests {
             memory_kib in proptest::option::of(1_u64..=16 << 30),
             tenths in 0_u8..=10,
             is_isolated in proptest::bool::ANY,
-            restart in proptest::bool::ANY,
+            restart in proptest::sample::select(vec![None, Some(RestartConsent::Yes), Some(RestartConsent::Early)]),
         ) {
             let request = ColocateRequest {
                 slowdown_ratio_max: promise.and_then(|promise| SlowdownRatio::try_promise(f64::from(promise) / 100.0).ok()),

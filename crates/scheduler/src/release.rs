@@ -326,7 +326,7 @@ impl Release {
     async fn with_more_memory(&self, job: &Job) -> Result<Option<Mark>, TickError> {
         let started_again =
             |mark: &&Mark| mark.lease_restart_count.is_some_and(|count| job.restart_count > count);
-        let Some(mark) = mark_of(job).filter(|mark| mark.restart).filter(started_again) else {
+        let Some(mark) = mark_of(job).filter(|mark| mark.restart.is_given()).filter(started_again) else {
             return Ok(None);
         };
         let last = self.context.store.last_requeue(job.id).await?;

@@ -29,24 +29,30 @@ pub enum RequeueCause {
         /// What its next start is to have at least.
         memory_bytes: u64,
     },
+    /// It will all but certainly run out of device memory, and its user lets it be ended before it does.
+    Growing {
+        /// What its next start is to have at least.
+        memory_bytes: u64,
+    },
 }
 
 impl RequeueCause {
     /// As it was stored; `None`: it is none of them.
     pub fn read(word: &str, memory_bytes: Option<u64>) -> Option<Self> {
-        let memory = memory_bytes.map(|memory_bytes| Self::OutOfMemory { memory_bytes });
-        let all = [Self::Victim, Self::Evicted, Self::SentBack].into_iter().chain(memory);
-        all.into_iter().find(|cause| cause.as_str() == word)
+        let with_more = |memory_bytes| [Self::OutOfMemory { memory_bytes }, Self::Growing { memory_bytes }];
+        let all = [Self::Victim, Self::Evicted, Self::SentBack].into_iter();
+        all.chain(memory_bytes.into_iter().flat_map(with_more)).find(|cause| cause.as_str() == word)
     }
 
     /// Whether it may be intended where another requeue of the same job was, and what became of that (`None`: nothing yet). An
     /// eviction may where that is settled. A victim, who is started again once, where that was no victim's and came to nothing.
     /// Who is to be sent back may where an operator wanted it and Slurm refused: he is sent back once, and so is only asked once.
-    /// One that ran out of memory was started again beside others, where both may still happen; it may itself where the other
-    /// came to nothing.
+    /// One that ran out of memory, or was ended before it did, was started again beside others, where both may still happen. It is
+    /// given more once: after it ran out also where to end it before came to nothing, and either where another cause did.
     pub const fn may_follow(self, old: Self, outcome: Option<RequeueOutcome>) -> bool {
         let is_refused = matches!(outcome, Some(RequeueOutcome::Refused));
-        let was_given_more = matches!(old, Self::OutOfMemory { .. }) && outcome.is_some();
+        let was_given_more =
+            matches!(old, Self::OutOfMemory { .. } | Self::Growing { .. }) && outcome.is_some();
         match self {
             Self::Evicted => outcome.is_some(),
             Self::Victim => {
@@ -55,6 +61,7 @@ impl RequeueCause {
             }
             Self::SentBack => was_given_more || (matches!(old, Self::Evicted) && is_refused),
             Self::OutOfMemory { .. } => !matches!(old, Self::OutOfMemory { .. }) && is_refused,
+            Self::Growing { .. } => old.memory_bytes().is_none() && is_refused,
         }
     }
 
@@ -65,13 +72,14 @@ impl RequeueCause {
             Self::Evicted => "evicted",
             Self::SentBack => "sent-back",
             Self::OutOfMemory { .. } => "out-of-memory",
+            Self::Growing { .. } => "memory-growing",
         }
     }
 
     /// What the next start is to have at least of device memory, where it is started again for that.
     pub const fn memory_bytes(self) -> Option<u64> {
         match self {
-            Self::OutOfMemory { memory_bytes } => Some(memory_bytes),
+            Self::OutOfMemory { memory_bytes } | Self::Growing { memory_bytes } => Some(memory_bytes),
             Self::Victim | Self::Evicted | Self::SentBack => None,
         }
     }
@@ -79,13 +87,13 @@ impl RequeueCause {
     /// Whether the job runs until it is requeued.
     pub const fn ends_the_job(self) -> bool {
         match self {
-            Self::Evicted | Self::SentBack => true,
+            Self::Evicted | Self::SentBack | Self::Growing { .. } => true,
             Self::Victim | Self::OutOfMemory { .. } => false,
         }
     }
 }
 
-/// A job that is to be started again: alone, but for one that ran out of memory, which is only given more.
+/// A job that is to be started again: alone, but for one that ran out of memory or was about to, which is only given more.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requeue {
     pub cause: RequeueCause,

@@ -33,6 +33,9 @@ pub enum NodeBackend {
     /// The simulated driver itself.
     #[default]
     Simulated,
+    /// The simulated driver, through the socket `between.sock` in the node's folder, where a test listens and passes on what is
+    /// asked and answered.
+    SimulatedThroughTest,
     /// The double of NVIDIA's library, and those of its MPS programs.
     Nvidia,
     /// The double of Level Zero.
@@ -53,7 +56,7 @@ impl NodeBackend {
     /// As the agent's configuration writes it.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Simulated => "simulated",
+            Self::Simulated | Self::SimulatedThroughTest => "simulated",
             Self::Nvidia | Self::NvidiaAndDcgm | Self::NvidiaWithoutDriver => "nvidia",
             Self::Intel | Self::IntelAndXpum | Self::Xpum | Self::IntelWithoutDevice => "intel",
         }
@@ -63,6 +66,7 @@ impl NodeBackend {
     pub(crate) const fn exporter_kind(self) -> Option<&'static str> {
         match self {
             Self::Simulated
+            | Self::SimulatedThroughTest
             | Self::Nvidia
             | Self::Intel
             | Self::NvidiaWithoutDriver

@@ -38,7 +38,7 @@ pub(super) enum Restart {
 /// Of a start that ran out of device memory for certain. `mark`: as Slurm has it now; `is_let`: whether the site lets users have
 /// it so.
 pub(super) fn restart(run: &MeasuredRun, mark: Option<&Mark>, is_let: bool, now: UnixTime) -> Restart {
-    let Some(mark) = mark.filter(|mark| mark.restart) else { return Restart::Unwanted };
+    let Some(mark) = mark.filter(|mark| mark.restart.is_given()) else { return Restart::Unwanted };
     let no = |why: &str| Restart::No(why.to_owned());
     let ran_seconds = run.summary.ended_at.seconds_since(run.summary.started_at);
     if !is_let {
@@ -67,7 +67,7 @@ pub(crate) fn memory_had(run: &MeasuredRun) -> Option<u64> {
 }
 
 /// At least half as much again, in whole mebibytes, as marks have it.
-fn more_than(bytes: u64) -> u64 {
+pub(crate) fn more_than(bytes: u64) -> u64 {
     let more = bytes / 2 * MORE_HALVES + bytes % 2 * 2;
     more.div_ceil(MIB).saturating_mul(MIB)
 }
@@ -77,12 +77,18 @@ mod tests {
     use super::*;
     use crate::failure::tests::{ENDED, failed_run};
     use crate::testing::at;
+    use pillion_core::restart::RestartConsent;
     use pillion_core::share::Sharing;
 
     const GIB: u64 = 1 << 30;
 
     fn consent() -> Mark {
-        Mark { restart: true, lease_epoch: Some(5), lease_restart_count: Some(0), ..Mark::default() }
+        Mark {
+            restart: RestartConsent::Yes,
+            lease_epoch: Some(5),
+            lease_restart_count: Some(0),
+            ..Mark::default()
+        }
     }
 
     /// Under a limit of 8 GiB, beside nobody.
@@ -121,7 +127,7 @@ mod tests {
 
     #[test]
     fn who_has_not_consented_is_not_asked_about() {
-        assert_eq!(of(&limited(), &Mark { restart: false, ..consent() }), Restart::Unwanted);
+        assert_eq!(of(&limited(), &Mark { restart: RestartConsent::No, ..consent() }), Restart::Unwanted);
         assert_eq!(restart(&limited(), None, true, at(ENDED + 10)), Restart::Unwanted, "nobody can say");
     }
 

@@ -92,6 +92,9 @@ impl Judge {
         judgement.events.extend(own_xid.map(|detail| event(run, now, EventKind::ProgramFault, detail)));
         if let Some(verdict) = verdict {
             let restart = self.restart(run, &verdict, scan);
+            if matches!(restart, Restart::With { .. }) && self.is_being_ended(run, now).await? {
+                return Ok(None);
+            }
             let detail = format!("{verdict}{}", in_words(&restart));
             judgement.events.push(event(run, now, verdict.rule.kind().into(), detail));
             judgement.requeue = more_memory(run, &restart, now);
@@ -134,6 +137,17 @@ impl Judge {
         let job = scan.jobs.get(&start.job_id).filter(|job| job.restart_count == start.restart_count);
         let is_let = self.context.settings.restarts_by_consent;
         restart(run, job.and_then(mark_of), is_let, self.context.now())
+    }
+
+    /// Whether it was to be ended for what it ran out of, and nobody knows yet that it was faster: only then may it be started again
+    /// for that.
+    async fn is_being_ended(&self, run: &MeasuredRun, now: UnixTime) -> Result<bool, TickError> {
+        let open = self.context.store.open_requeues().await?;
+        let is_its = |requeue: &&Requeue| {
+            requeue.start == run.summary.start && matches!(requeue.cause, RequeueCause::Growing { .. })
+        };
+        let asked = open.iter().find(is_its);
+        Ok(asked.is_some_and(|asked| now.seconds_since(asked.decided_at) <= REQUEUE_AGE_SECONDS_MAX))
     }
 
     async fn mps_died_at(&self, run: &MeasuredRun) -> Result<Vec<UnixTime>, TickError> {

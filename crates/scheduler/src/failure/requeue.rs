@@ -1,10 +1,10 @@
-//! Carries out requeues that `Judge` decided (victims, and who ran out of device memory), evictions that an operator ordered, and
-//! guests that `pace` sends back: one `scontrol requeue`, and what became of it. Slurm itself refuses it for a job whose user asked for `--no-requeue`. Nothing is chosen here but when to
+//! Carries out requeues that `Judge` decided (victims, and who ran out of device memory), evictions that an operator ordered, guests
+//! that `pace` sends back, and jobs that `trend` foretells to run out of memory: one `scontrol requeue`, and what became of it. Slurm itself refuses it for a job whose user asked for `--no-requeue`. Nothing is chosen here but when to
 //! leave it: a doubt leaves the job as it is.
 //!
 //! The job comes back with its old pin and the mark of its release, which nobody stands behind any more: `release` puts its
 //! own request back at once, and it runs alone (`Mark::undone`), or waits for a decision with more memory where it ran out of it
-//! (`Mark::again`). A job whose mark cannot be read would come back with the
+//! or was about to (`Mark::again`). A job whose mark cannot be read would come back with the
 //! pin for good, so it is not requeued.
 
 use crate::analysis::mebibytes;
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{info, warn};
 
-/// How old the ground for sending a guest back may be.
+/// How old the ground for ending somebody who runs may be, where no operator ordered it.
 const SENT_BACK_AGE_SECONDS_MAX: f64 = 120.0;
 
 pub struct Requeuer {
@@ -178,7 +178,9 @@ fn next(
     };
     let is_as_it_was = match requeue.cause {
         RequeueCause::Victim | RequeueCause::OutOfMemory { .. } => matches!(job.state, JobState::Ended(_)),
-        RequeueCause::Evicted | RequeueCause::SentBack => job.state != JobState::Pending,
+        RequeueCause::Evicted | RequeueCause::SentBack | RequeueCause::Growing { .. } => {
+            job.state != JobState::Pending
+        }
     };
     if job.restart_count != requeue.start.restart_count || !is_as_it_was {
         let how = match requeue.cause.memory_bytes() {
@@ -200,6 +202,7 @@ fn next(
         RequeueCause::OutOfMemory { .. } => obstacle_of_failed(job, scan).or_else(|| given_more(job)),
         RequeueCause::Evicted => obstacle_of_evicted(job, decisions),
         RequeueCause::SentBack => obstacle_of_sent_back(requeue, job, scan, decisions),
+        RequeueCause::Growing { .. } => obstacle_of_growing(requeue, job, scan),
     };
     if let Some(obstacle) = obstacle {
         return refused(obstacle);
@@ -211,7 +214,7 @@ fn next(
 const fn which(cause: RequeueCause) -> Requeued {
     match cause {
         RequeueCause::Victim | RequeueCause::OutOfMemory { .. } => Requeued::Over,
-        RequeueCause::Evicted | RequeueCause::SentBack => Requeued::Running,
+        RequeueCause::Evicted | RequeueCause::SentBack | RequeueCause::Growing { .. } => Requeued::Running,
     }
 }
 
@@ -256,6 +259,20 @@ fn obstacle_of_sent_back(
         return Some("it could not be done in time".to_owned());
     }
     obstacle_of_evicted(job, decisions)
+}
+
+/// Why a job whose memory grows should go on after all.
+fn obstacle_of_growing(requeue: &Requeue, job: &Job, scan: &Scan) -> Option<String> {
+    let lets_end = mark_of(job).is_some_and(|mark| mark.restart.lets_end());
+    if !matches!(job.state, JobState::Running | JobState::Suspended) {
+        Some("it ended by itself before".to_owned())
+    } else if scan.at.seconds_since(requeue.decided_at) > SENT_BACK_AGE_SECONDS_MAX {
+        Some("it could not be done in time".to_owned())
+    } else {
+        given_more(job)
+            .or_else(|| overwritten(job))
+            .or_else(|| (!lets_end).then(|| "its user does not let it be ended for that any more".to_owned()))
+    }
 }
 
 fn overwritten(job: &Job) -> Option<String> {

@@ -49,7 +49,7 @@ pub(super) fn answer(
         match sum.outcome {
             None => answer.open_count += sum.count,
             Some(ShadowOutcome::Scored) => {
-                count_belief(&mut durations, sum.is_duration_as_believed, sum.count)
+                count_belief(&mut durations, sum.is_duration_as_believed, sum.count);
             }
             Some(_) => {}
         }
@@ -72,7 +72,7 @@ pub(super) fn answer(
                 answer.over_limit_count += sum.over_limit_count;
             }
             (Some(outcome), _) => {
-                *unscored.entry((outcome.to_string(), outcome.text())).or_default() += sum.count
+                *unscored.entry((outcome.to_string(), outcome.text())).or_default() += sum.count;
             }
             (None, _) => *unscored.entry(("open".to_owned(), "not over yet")).or_default() += sum.count,
         }

@@ -91,7 +91,7 @@ impl<'a> Standings<'a> {
             ran.entry(job.start)
                 .and_modify(|known| {
                     (known.started_at, known.ended_at) = (new.started_at, new.ended_at);
-                    known.place = new.place.clone();
+                    known.place.clone_from(&new.place);
                     // A part that was reported counts once Slurm says that it is over.
                     known.is_settled &= new.ended_at.is_some();
                 })

@@ -86,7 +86,7 @@ fn leaves_at(decision: &ShadowDecision, begun: UnixTime, standings: &Standings<'
     if !decision.is_joiner() {
         return ran.and_then(|ran| ran.ended_at);
     }
-    let seconds = ran.and_then(|ran| ran.seconds()).or(decision.member.solo_duration_seconds)?;
+    let seconds = ran.and_then(Ran::seconds).or(decision.member.solo_duration_seconds)?;
     Some(begun + Duration::from_secs_f64((seconds / own_speed(decision)).clamp(0.0, 1e9)))
 }
 

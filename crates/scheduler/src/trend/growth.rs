@@ -17,6 +17,8 @@ const FULL_FRACTION: f64 = 0.97;
 const TIME_LEFT_FRACTION: f64 = 0.5;
 /// The time that is left of a job without a time limit.
 const TIME_LEFT_SECONDS: f64 = 3600.0;
+/// The part of the slopes that are steeper than the one by which it is all but certain.
+const SURE_PART: usize = 4;
 
 /// What one start held in the last minute.
 #[derive(Debug, Default)]
@@ -33,6 +35,8 @@ pub(super) struct Soon {
     pub(super) bytes_per_second: f64,
     /// When it is full at this pace.
     pub(super) seconds: f64,
+    /// Whether it is so also by the slope than which three of four are steeper: no few steps make it so.
+    pub(super) is_sure: bool,
 }
 
 impl Growth {
@@ -60,14 +64,15 @@ impl Growth {
         if !(first < second && second < third && third < memory_bytes) {
             return None;
         }
-        let bytes_per_second = self.slope().filter(|slope| *slope > 0.0)?;
-        let seconds = ((FULL_FRACTION * limit - held) / bytes_per_second).max(0.0);
-        let time_left = time_left_seconds.unwrap_or(TIME_LEFT_SECONDS);
-        (seconds <= TIME_LEFT_FRACTION * time_left).then_some(Soon {
-            memory_bytes,
-            bytes_per_second,
-            seconds,
-        })
+        let slopes = self.slopes();
+        let bytes_per_second = slopes.get(slopes.len() / 2).copied().filter(|slope| *slope > 0.0)?;
+        let is_in_time =
+            |seconds: f64| seconds <= TIME_LEFT_FRACTION * time_left_seconds.unwrap_or(TIME_LEFT_SECONDS);
+        let until_full = |slope: f64| ((FULL_FRACTION * limit - held) / slope).max(0.0);
+        let seconds = until_full(bytes_per_second);
+        let shallow = slopes.get(slopes.len() / SURE_PART).filter(|slope| **slope > 0.0);
+        let is_sure = shallow.is_some_and(|slope| is_in_time(until_full(*slope)));
+        is_in_time(seconds).then_some(Soon { memory_bytes, bytes_per_second, seconds, is_sure })
     }
 
     /// What it held so long before, or a look later.
@@ -75,8 +80,8 @@ impl Growth {
         self.looks.iter().find(|(seen_at, _)| *seen_at + ago >= at).map(|(_, held)| *held)
     }
 
-    /// The median of the slopes between all looks (Theil and Sen).
-    fn slope(&self) -> Option<f64> {
+    /// The slopes between all looks, the shallowest first; the one in the middle is Theil's and Sen's.
+    fn slopes(&self) -> Vec<f64> {
         let mut slopes: Vec<f64> = Vec::new();
         for (place, (later_at, later)) in self.looks.iter().enumerate() {
             for (at, held) in self.looks.iter().take(place) {
@@ -84,7 +89,7 @@ impl Growth {
             }
         }
         slopes.sort_by(f64::total_cmp);
-        slopes.get(slopes.len() / 2).copied()
+        slopes
     }
 }
 
@@ -122,6 +127,16 @@ mod tests {
         assert_eq!(first.memory_bytes, 9_200 * MIB);
         assert!((first.bytes_per_second - 10.0 * float(MIB)).abs() < 1.0, "{first:?}");
         assert!((first.seconds - 50.0).abs() < 0.1, "{first:?}");
+        assert!(first.is_sure, "{first:?}");
+    }
+
+    #[test]
+    fn what_grows_in_a_few_steps_is_told_and_not_sure() {
+        // Four steps in a minute: by the median it goes on so, and between them it stands still.
+        let held: Vec<u64> = (0..14).map(|place| 8_700 + 200 * (place / 4)).collect();
+        let told = told(&held, None);
+        let soon = told.into_iter().flatten().next().unwrap();
+        assert!(!soon.is_sure, "{soon:?}");
     }
 
     #[test]

@@ -1,17 +1,23 @@
 //! Tells of jobs that will probably run out of the device memory that they have: who is in an instance, or under a limit. Advice, once
-//! a start (event `memory-growing`); nothing is done about it. `pillion acct` says how often it came true.
+//! a start (event `memory-growing`); `pillion acct` says how often it came true. Where it is all but certain, and its user lets it
+//! (`restart=early`), a job is started again with more, which is `early`'s to say.
 
+mod early;
 mod growth;
 
+use crate::analysis::mebibytes;
 use crate::context::Context;
+use crate::failure::requeue::comes_back_alone;
+use crate::scan::mark_of;
 use crate::tick_error::TickError;
+use early::Case;
 use growth::{Growth, Soon};
 use pillion_core::decision::MemberState;
 use pillion_core::device::TenantUse;
 use pillion_core::event::EventKind;
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
 use pillion_slurm::Job;
-use pillion_store::{Decision, Event, Member};
+use pillion_store::{Decision, Event, Member, Requeue, RequeueCause};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::info;
@@ -24,7 +30,6 @@ const MINUTE_SECONDS: f64 = 60.0;
 
 pub struct Trend {
     context: Arc<Context>,
-    /// Who was not told of yet.
     followed: Mutex<BTreeMap<JobStart, Followed>>,
 }
 
@@ -32,6 +37,20 @@ pub struct Trend {
 struct Followed {
     growth: Growth,
     is_told: bool,
+    /// Slurm was asked about it, or it is intended: once a start.
+    is_settled: bool,
+}
+
+/// Somebody who will probably run out, as he was seen.
+struct Found<'a> {
+    member: &'a Member,
+    place: &'a Place,
+    job: &'a Job,
+    at: UnixTime,
+    soon: Soon,
+    limit_bytes: u64,
+    is_told: bool,
+    is_settled: bool,
 }
 
 impl Trend {
@@ -61,34 +80,76 @@ impl Trend {
             let is_own =
                 |own: &&TenantUse| own.job_id == start.job_id && own.restart_count == start.restart_count;
             let Some(own) = sample.tenants.iter().find(is_own) else { continue };
-            let Some((soon, limit_bytes)) = self.look(member, own, sample.at, time_left(job, sample.at))
-            else {
-                continue;
-            };
-            match self.tell(*start, &place.0, &detail(&soon, limit_bytes)).await {
-                Ok(()) => self.lock().entry(*start).or_default().is_told = true,
-                Err(error) => context.pass_over("trend", start, error)?,
+            let Some(found) = self.look((member, place), own, (job, sample.at)) else { continue };
+            if let Err(error) = self.see_to(&found).await {
+                context.pass_over("trend", start, error)?;
             }
         }
         Ok(())
     }
 
-    /// Whether it is to be told of now, and how much memory it has.
-    fn look(
+    /// Whether it will probably run out of what it has.
+    fn look<'a>(
         &self,
-        member: &Member,
+        (member, place): (&'a Member, &'a Place),
         own: &TenantUse,
-        at: UnixTime,
-        time_left_seconds: Option<f64>,
-    ) -> Option<(Soon, u64)> {
+        (job, at): (&'a Job, UnixTime),
+    ) -> Option<Found<'a>> {
         let (limit_bytes, memory_bytes) = (limit(member, own)?, own.memory_bytes?);
         let mut followed = self.lock();
         let followed = followed.entry(member.plan.start).or_default();
         followed.growth.look(at, memory_bytes);
-        if followed.is_told {
-            return None;
+        let Followed { is_told, is_settled, .. } = *followed;
+        let soon = followed.growth.runs_out(limit_bytes, time_left(job, at))?;
+        Some(Found { member, place, job, at, soon, limit_bytes, is_told, is_settled })
+    }
+
+    /// Tells it, and has it started again where that is wanted and worth it. Each once: what failed is done at the next look.
+    async fn see_to(&self, found: &Found<'_>) -> Result<(), TickError> {
+        let start = found.member.plan.start;
+        if !found.is_settled && self.start_again(found).await? {
+            let mut followed = self.lock();
+            let followed = followed.entry(start).or_default();
+            (followed.is_told, followed.is_settled) = (true, true);
+        } else if !found.is_told {
+            self.tell(start, &found.place.0, &detail(&found.soon, found.limit_bytes)).await?;
+            self.lock().entry(start).or_default().is_told = true;
         }
-        Some((followed.growth.runs_out(limit_bytes, time_left_seconds)?, limit_bytes))
+        Ok(())
+    }
+
+    /// Intends that it is started again with more memory, where its user lets it be ended for that. `false`: it goes on.
+    async fn start_again(&self, found: &Found<'_>) -> Result<bool, TickError> {
+        let (context, start, node) = (&self.context, found.member.plan.start, &found.place.0);
+        let Some(memory_bytes) = self.memory_for(found) else { return Ok(false) };
+        let allowed = context.slurm.allows_requeue(start.job_id).await;
+        if !allowed.map_err(TickError::slurm("ask for a job"))? {
+            self.lock().entry(start).or_default().is_settled = true;
+            return Ok(false);
+        }
+        let (requeue, event) = intent(found, memory_bytes, context.now());
+        if !context.store.intend_requeue(&requeue, &event).await? {
+            self.lock().entry(start).or_default().is_settled = true;
+            return Ok(false);
+        }
+        info!(%start, %node, "{}", event.detail);
+        context.tally.event(&event.kind);
+        context.nudges.requeue.notify_one();
+        Ok(true)
+    }
+
+    fn memory_for(&self, found: &Found<'_>) -> Option<u64> {
+        let (context, (node, gres_type)) = (&self.context, found.place);
+        let mark = mark_of(found.job).filter(|_| context.is_active() && comes_back_alone(found.job))?;
+        let (_, memory_by_device) = context.agents.reporter(node);
+        early::with(&Case {
+            mark,
+            is_let: context.settings.restarts_by_consent,
+            ran_seconds: found.at.seconds_since(found.job.started_at?),
+            soon: found.soon,
+            limit_bytes: found.limit_bytes,
+            device_bytes: memory_by_device.get(gres_type).copied()?,
+        })
     }
 
     /// Tells it, unless whoever led before us did.
@@ -140,6 +201,26 @@ fn time_left(job: &Job, now: UnixTime) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "a time limit is far below 2^53 seconds")]
     let limit = job.time_limit_seconds? as f64;
     Some((limit - now.seconds_since(job.started_at?)).max(0.0))
+}
+
+/// The intent to start it again, and the event that tells of it.
+fn intent(found: &Found<'_>, memory_bytes: u64, at: UnixTime) -> (Requeue, Event) {
+    let (start, node) = (found.member.plan.start, found.place.0.clone());
+    let more = mebibytes(memory_bytes);
+    let detail = format!(
+        "{}; it is to be ended and started again once, with at least {more}",
+        detail(&found.soon, found.limit_bytes)
+    );
+    let event = Event {
+        at,
+        kind: EventKind::MemoryGrowing,
+        job_id: Some(start.job_id),
+        node: Some(node.clone()),
+        detail,
+    };
+    let reason = format!("it was about to run out of device memory with {}", mebibytes(found.limit_bytes));
+    let cause = RequeueCause::Growing { memory_bytes };
+    (Requeue { cause, start, node, decided_at: at, reason }, event)
 }
 
 /// For its user.

@@ -275,7 +275,7 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         slowdown_ratio_max: mark.slowdown_ratio_max.map_or(sources.policy.slowdown_ratio_max, promise),
         memory_bytes_declared: mark.memory_bytes(),
         may_run_out: sources.restarts_by_consent
-            && mark.restart
+            && mark.restart.is_given()
             && mark.again_lease_epoch.is_none()
             && !sources.steadfast.contains(&job.start()),
         solo_cap: mark.cap,

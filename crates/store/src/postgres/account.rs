@@ -38,7 +38,8 @@ impl PgStore {
 async fn memory_alarms(conn: &mut PgConnection, filter: &RunFilter) -> Result<MemoryAlarms, TxError> {
     let RunFilter { since, until, user, account, partition, workload, nodes, uid } = filter;
     let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    // The run that it was told of is the first of its job that ended afterwards; how it ended is judged soon after that.
+    // The run that it was told of is the first of its job that ended afterwards; how it ended is judged soon after that. Of one that
+    // we ended for it nobody knows what would have become of it.
     let row = sqlx::query!(
         r#"select count(*) as "told!", count(*) filter (where exists (
                 select from event after where after.job_id = alarm.job_id and after.kind = 'out-of-memory'
@@ -48,6 +49,9 @@ async fn memory_alarms(conn: &mut PgConnection, filter: &RunFilter) -> Result<Me
             select * from run_account where job_id = alarm.job_id and ended_at >= alarm.happened_at
             order by ended_at limit 1) run
         where alarm.kind = 'memory-growing' and run.ended_at >= $1 and run.ended_at < $2
+            and not exists (
+                select from job_requeue acted where acted.job_id = run.job_id and acted.restart_count = run.restart_count
+                    and acted.cause = 'memory-growing' and acted.outcome = 'requeued')
             and ($3::text is null or run.user_name = $3) and ($4::text is null or run.account = $4)
             and ($5::text is null or run.partition_name = $5) and ($6::text is null or run.workload = $6)
             and (cardinality($7::text[]) = 0 or run.node = any($7)) and ($8::bigint is null or run.uid = $8)"#,

@@ -111,6 +111,22 @@ pub(crate) async fn one_that_ran_out_of_memory_is_requeued_once_and_its_need_is_
         settle(&victim, outcome).await;
         assert_eq!(intend(&more(id, 1)).await, is_free, "after {outcome:?}");
     }
+    // One that is ended before it runs out is given more by the same once; where that came to nothing, it may run out.
+    let growing = |id, restart_count| Requeue {
+        cause: RequeueCause::Growing { memory_bytes: 12 << 30 },
+        ..requeue(id, restart_count)
+    };
+    assert!(intend(&growing(5, 0)).await && !intend(&growing(5, 0)).await);
+    assert!(!intend(&more(5, 0)).await, "nobody knows yet");
+    assert_eq!(store.last_requeue(plain(5)).await.expect("read"), Some(growing(5, 0)));
+    settle(&growing(5, 0), RequeueOutcome::Refused).await;
+    assert!(!intend(&growing(5, 0)).await && intend(&more(5, 0)).await);
+    settle(&more(5, 0), RequeueOutcome::Requeued).await;
+    assert!(!intend(&growing(5, 1)).await, "never twice");
+    assert!(intend(&growing(6, 0)).await);
+    settle(&growing(6, 0), RequeueOutcome::Requeued).await;
+    assert!(!intend(&more(6, 1)).await, "it was given more");
+    assert!(intend(&of(RequeueCause::SentBack, 6, 1)).await, "it shares again");
 }
 
 fn fault(kind: FaultKind, since: u32, detail: &str) -> DeviceFault {

@@ -80,6 +80,11 @@ impl FakeSlurm {
         self.world().preempt(job)
     }
 
+    /// A user's `scontrol update Requeue=0`: from now on nobody requeues it. `false`: unknown, or so already.
+    pub fn forbid_requeue(&self, job: SlurmJobId) -> bool {
+        self.world().forbid_requeue(job)
+    }
+
     /// A user's `scontrol requeue`, not counted as a call of ours.
     pub fn user_requeue(&self, job: SlurmJobId) -> bool {
         self.world().requeue(job).is_ok()

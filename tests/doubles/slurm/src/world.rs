@@ -286,6 +286,11 @@ impl World {
         true
     }
 
+    pub(super) fn forbid_requeue(&mut self, id: SlurmJobId) -> bool {
+        let record = self.records.get_mut(&id);
+        record.is_some_and(|record| std::mem::replace(&mut record.request.requeue, false))
+    }
+
     pub(super) fn hold(&mut self, id: SlurmJobId) -> bool {
         let Some(record) = self.records.get_mut(&id).filter(|record| record.state == JobState::Pending)
         else {

@@ -79,6 +79,11 @@ fn of_fault(check: Check, node: &str, fault: &SetupFault) -> Finding {
             "where instances are not given up ('pillion nodes' says held) or MIG is not turned on, stop it there, or start it for other \
              GPUs only",
         ),
+        SetupFaultKind::FabricDown => (
+            true,
+            "systemctl enable --now nvidia-fabricmanager there, of the driver's own version: a GPU whose MIG mode is turned over leaves \
+             the fabric, and without it no program can use the GPU that is whole again (CUDA error 802, system not yet initialized)",
+        ),
         SetupFaultKind::HookMissing => (
             true,
             "install the script of deploy/slurm/hooks there: a hook that cannot be run drains the node",

@@ -27,7 +27,7 @@ impl Ends {
             end.map_or(sorted.len(), |end| sorted.partition_point(|other| *other < end))
         };
         let of_joiner = all.iter().map(|of_kind| of_kind.iter().map(place).collect()).collect();
-        Self { of_joiner, sorted }
+        Self { sorted, of_joiner }
     }
 
     /// How many of the different ends of joiners are no later than this one; `None` = no end.

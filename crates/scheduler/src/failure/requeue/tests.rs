@@ -188,6 +188,66 @@ fn who_ran_out_of_memory_is_requeued_while_it_lies_there_failed() {
     }
 }
 
+fn growing(decided: u64) -> Requeue {
+    let reason = "it was about to run out of device memory with 8.0 GiB".to_owned();
+    let cause = RequeueCause::Growing { memory_bytes: 12 << 30 };
+    Requeue { cause, decided_at: at(decided), reason, ..requeue() }
+}
+
+/// Of a job whose user lets it be ended before it runs out of memory.
+fn consenting(state: JobState) -> Job {
+    let job = leased(job(state), NOW - 100);
+    let mark = job.mark.clone().unwrap().unwrap();
+    let restart = pillion_core::restart::RestartConsent::Early;
+    Job { mark: Ok(Some(pillion_core::mark::Mark { restart, ..mark })), ..job }
+}
+
+fn next_of_growing(job: Option<Job>, decided: u64, asked: Option<(u64, Option<&str>)>) -> Next {
+    let asked = asked.map(|(epoch, refusal)| (at(epoch), refusal.map(str::to_owned)));
+    next(&growing(decided), &scan(job, NodeAvailability::Up), &[], asked.as_ref())
+}
+
+#[test]
+fn who_will_run_out_of_memory_is_requeued_while_it_runs_and_the_ground_is_fresh() {
+    let running = || consenting(JobState::Running);
+    assert_eq!(which(growing(NOW).cause), Requeued::Running);
+    assert_eq!(next_of_growing(Some(running()), NOW - 10, None), Next::Ask, "it need not be beside anybody");
+    assert_eq!(next_of_growing(Some(running()), NOW - 10, Some((NOW - 1, None))), Next::Ask, "it was lost");
+    assert_eq!(next_of_growing(Some(running()), NOW + 1, None), Next::Wait, "the scan is older");
+    let ending = consenting(JobState::Completing);
+    assert_eq!(next_of_growing(Some(ending), NOW - 10, None), Next::Wait, "somebody ends it");
+    let again = Job { restart_count: 1, ..consenting(JobState::Pending) };
+    let done =
+        "it is started again, with at least 12.0 GiB: it was about to run out of device memory with 8.0 GiB";
+    let done = Next::Settle(RequeueOutcome::Requeued, done.to_owned());
+    assert_eq!(next_of_growing(Some(again), NOW - 10, Some((NOW - 1, None))), done);
+}
+
+#[test]
+fn whoever_acts_before_it_runs_out_of_memory_is_heard() {
+    let refused =
+        |job, decided, asked| outcome(&next_of_growing(job, decided, asked)) == Some(RequeueOutcome::Refused);
+    let running = || consenting(JobState::Running);
+    assert!(refused(None, NOW - 10, None), "Slurm has forgotten it");
+    assert!(refused(Some(running()), NOW - 10, Some((NOW - 1, Some("disabled")))), "Requeue=0");
+    assert!(refused(Some(running()), NOW - 121, None), "nobody was there to do it");
+    for ending in [Ending::Cancelled, Ending::Completed, Ending::Failed, Ending::Timeout] {
+        assert!(refused(Some(consenting(JobState::Ended(ending))), NOW - 10, None), "{ending:?}");
+    }
+    let with = |change: fn(&mut pillion_core::mark::Mark)| {
+        let job = running();
+        let mut mark = job.mark.clone().unwrap().unwrap();
+        change(&mut mark);
+        Some(Job { mark: Ok(Some(mark)), ..job })
+    };
+    assert!(refused(with(|mark| mark.again_lease_epoch = Some(1)), NOW - 10, None), "never twice");
+    let late =
+        |mark: &mut pillion_core::mark::Mark| mark.restart = pillion_core::restart::RestartConsent::Yes;
+    assert!(refused(with(late), NOW - 10, None), "not with this consent");
+    assert!(refused(with(|mark| mark.lease_epoch = None), NOW - 10, None), "it would not come back");
+    assert!(refused(Some(Job { mark: Ok(None), ..running() }), NOW - 10, None));
+}
+
 #[test]
 fn whoever_acts_after_it_ran_out_of_memory_is_heard() {
     let refused = |job, asked| outcome(&next_of_more(job, asked)) == Some(RequeueOutcome::Refused);

@@ -7,6 +7,7 @@ use crate::release::Release;
 use crate::watch::Watch;
 use pillion_core::UserId;
 use pillion_core::mark::Mark;
+use pillion_core::restart::RestartConsent;
 use pillion_core::share::Sharing;
 use pillion_fake_slurm::{FakeCall, FakeJob};
 use std::time::Duration;
@@ -20,7 +21,28 @@ struct Failing {
 
 impl Failing {
     /// A job that was released under a limit of 8 GiB, runs and fails, and says that device memory ran out.
-    async fn new(restart: bool, requeue: bool, settings: Settings) -> Self {
+    async fn new(restart: RestartConsent, requeue: bool, settings: Settings) -> Self {
+        let failing = Self::released(restart, requeue, settings).await;
+        failing.run_under_a_limit().await;
+        failing
+    }
+
+    /// It runs, and grows: it is intended to be ended, as `trend` does it.
+    async fn growing() -> Self {
+        let growing = Self::released(RestartConsent::Early, true, Settings::default()).await;
+        growing.begin().await;
+        let start = JobStart { job_id: growing.job, restart_count: 0 };
+        let (node, decided_at) = (NodeName::new("n1"), at(ENDED - 40));
+        let (cause, reason) = (RequeueCause::Growing { memory_bytes: 12 * GIB }, "it grows".to_owned());
+        let requeue = Requeue { cause, start, node, decided_at, reason };
+        let (kind, job_id, detail) = (EventKind::MemoryGrowing, Some(growing.job), String::new());
+        let event = Event { at: decided_at, kind, job_id, node: None, detail };
+        assert!(growing.world.store.intend_requeue(&requeue, &event).await.unwrap());
+        growing
+    }
+
+    /// A job that was released, and that nobody has looked at since.
+    async fn released(restart: RestartConsent, requeue: bool, settings: Settings) -> Self {
         let clock = Arc::new(ManualClock::new(at(ENDED - 60)));
         let nodes = vec![FakeNode::pool("n1", 1)];
         let partitions = vec![FakePartition::new("shared", &["n1"])];
@@ -39,17 +61,21 @@ impl Failing {
             requeue,
             ..FakeJob::default()
         });
-        let failing = Self { world, job };
-        failing.run_under_a_limit().await;
-        failing
+        Self { world, job }
     }
 
     async fn consenting() -> Self {
-        Self::new(true, true, Settings::default()).await
+        Self::new(RestartConsent::Yes, true, Settings::default()).await
     }
 
     async fn run_under_a_limit(&self) {
-        use MemberState::{Ended, Planned, Released, Running};
+        self.begin().await;
+        self.fail().await;
+    }
+
+    /// It runs under its limit.
+    async fn begin(&self) {
+        use MemberState::{Planned, Released, Running};
         let Self { world, job } = self;
         self.scan(ENDED - 50).await;
         assert_eq!(world.slurm.state(*job), Some(JobState::Running));
@@ -59,10 +85,20 @@ impl Failing {
         plan.sharing = Sharing::Mps { cap: None, memory_limit_bytes: Some(8 * GIB) };
         let new = NewDecision { gres_type: GresType::new("g0"), ..new_decision(vec![plan]) };
         let id = world.store.commit_plan(Revision(0), &[new], at(ENDED - 60)).await.unwrap()[0];
-        for (from, to) in [(Planned, Released), (Released, Running), (Running, Ended)] {
+        for (from, to) in [(Planned, Released), (Released, Running)] {
             let step = pillion_store::MemberStep { decision_id: id, start, from, to, at: at(ENDED) };
             assert!(world.store.step_member(&step).await.unwrap());
         }
+    }
+
+    /// It fails, and says why.
+    async fn fail(&self) {
+        let Self { world, job } = self;
+        let start = JobStart { job_id: *job, restart_count: 0 };
+        let decision_id = world.store.active_decisions().await.unwrap()[0].id;
+        let (from, to) = (MemberState::Running, MemberState::Ended);
+        let step = pillion_store::MemberStep { decision_id, start, from, to, at: at(ENDED) };
+        assert!(world.store.step_member(&step).await.unwrap());
         let gres_type = GresType::new("g0");
         let device = DeviceDescription { gres_type: gres_type.clone(), ..pillion_test_kit::device(1) };
         world.store.record_devices(&NodeName::new("n1"), &[device], at(ENDED)).await.unwrap();
@@ -154,7 +190,7 @@ async fn who_consented_is_started_again_once_with_more_memory() {
 #[tokio::test]
 async fn without_consent_or_against_the_site_nothing_is_done() {
     let never = Settings { restarts_by_consent: false, ..Settings::default() };
-    for (restart, settings) in [(false, Settings::default()), (true, never)] {
+    for (restart, settings) in [(RestartConsent::No, Settings::default()), (RestartConsent::Yes, never)] {
         let failing = Failing::new(restart, true, settings).await;
         failing.seconds(ENDED + 10).await;
         assert_eq!(failing.our_requeues(), 0);
@@ -166,7 +202,7 @@ async fn without_consent_or_against_the_site_nothing_is_done() {
 
 #[tokio::test]
 async fn no_requeue_is_never_overruled() {
-    let failing = Failing::new(true, false, Settings::default()).await;
+    let failing = Failing::new(RestartConsent::Yes, false, Settings::default()).await;
     let requeuer = Requeuer::new(Arc::clone(&failing.world.context));
     for epoch in ENDED + 10..ENDED + 16 {
         failing.scan(epoch).await;
@@ -227,4 +263,74 @@ async fn whoever_dies_between_two_steps_is_followed_by_one_who_finds_them() {
     let calls = failing.world.slurm.journal();
     let carried_out = calls.iter().filter(|call| matches!(call, FakeCall::Requeue { ok: true, .. })).count();
     assert_eq!(carried_out, 1);
+}
+
+#[tokio::test]
+async fn who_will_run_out_is_ended_and_started_again_once_with_more_memory() {
+    let growing = Failing::growing().await;
+    growing.seconds(ENDED - 30).await;
+    growing.waits_for_more();
+    growing.seconds(ENDED - 20).await;
+    assert_eq!(growing.our_requeues(), 1);
+    assert_eq!(growing.kinds().await, ["memory-growing", "requeued", "restarted"]);
+}
+
+#[tokio::test]
+async fn who_is_cancelled_or_held_before_he_is_ended_is_so_afterwards() {
+    let cancelled = Failing::growing().await;
+    assert!(cancelled.world.slurm.cancel(cancelled.job));
+    cancelled.seconds(ENDED - 30).await;
+    assert_eq!(cancelled.world.slurm.state(cancelled.job), Some(JobState::Ended(JobEnding::Cancelled)));
+    assert_eq!(cancelled.our_requeues(), 0);
+    // Requeued and held by its user, who is faster.
+    let held = Failing::growing().await;
+    assert!(held.world.slurm.user_requeue(held.job));
+    held.world.slurm.tick(at(ENDED - 35));
+    assert!(held.world.slurm.hold(held.job));
+    held.seconds(ENDED - 30).await;
+    held.waits_for_more();
+    assert_eq!((held.our_requeues(), held.world.slurm.job(held.job).unwrap().priority), (0, 0));
+}
+
+#[tokio::test]
+async fn who_forbids_it_before_he_is_ended_goes_on() {
+    let growing = Failing::growing().await;
+    assert!(growing.world.slurm.forbid_requeue(growing.job));
+    growing.seconds(ENDED - 30).await;
+    assert_eq!(growing.world.slurm.state(growing.job), Some(JobState::Running));
+    assert_eq!(growing.our_requeues(), 1, "Slurm is asked once");
+    assert_eq!(growing.kinds().await, ["memory-growing", "requeue-refused"]);
+}
+
+#[tokio::test]
+async fn who_fails_before_he_is_ended_is_started_again_for_that() {
+    let growing = Failing::growing().await;
+    growing.fail().await;
+    let judge = Judge::new(Arc::clone(&growing.world.context));
+    let open = growing.world.store.open_requeues().await.unwrap();
+    assert!(matches!(open[0].cause, RequeueCause::Growing { .. }), "not judged yet: {open:?}");
+    growing.second(ENDED + 10).await;
+    judge.tick().await.unwrap();
+    growing.seconds(ENDED + 11).await;
+    growing.waits_for_more();
+    assert_eq!(growing.our_requeues(), 1);
+    let kinds = growing.kinds().await;
+    assert_eq!(kinds, ["memory-growing", "requeue-refused", "out-of-memory", "requeued", "restarted"]);
+}
+
+#[tokio::test]
+async fn whoever_dies_between_the_intent_and_the_requeue_is_followed_by_one_who_finds_it() {
+    let growing = Failing::growing().await;
+    growing.world.slurm.set_down(true);
+    growing.world.clock.set(at(ENDED - 35));
+    let tick = Requeuer::new(Arc::clone(&growing.world.context)).tick().await;
+    assert!(tick.is_ok() || growing.our_requeues() == 1, "it is told, or not even asked");
+    growing.world.slurm.set_down(false);
+    growing.seconds(ENDED - 30).await;
+    growing.waits_for_more();
+    // Nobody led for longer than the ground holds: it goes on.
+    let late = Failing::growing().await;
+    late.seconds(ENDED + 100).await;
+    assert_eq!(late.world.slurm.state(late.job), Some(JobState::Running));
+    assert_eq!((late.our_requeues(), late.kinds().await.last().unwrap().as_str()), (0, "requeue-refused"));
 }

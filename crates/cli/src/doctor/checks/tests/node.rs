@@ -56,6 +56,16 @@ pub(super) const BROKEN: [Broken; 16] = [
         let detail = "g0 may not be cut: nv-hostengine (process 812) has /dev/nvidia0 open";
         break_by(f, SetupFaultKind::MigHeld, detail);
     }),
+    (
+        "node-setup",
+        FAIL,
+        "hang on NVSwitches (/dev/nvidia-nvswitchctl), and nvidia-fabricmanager does not run",
+        "systemctl enable --now nvidia-fabricmanager",
+        |f| {
+            let detail = "its GPUs hang on NVSwitches (/dev/nvidia-nvswitchctl), and nvidia-fabricmanager does not run";
+            break_by(f, SetupFaultKind::FabricDown, detail);
+        },
+    ),
     ("node-setup", FAIL, "gt0/ccs_mode may not be written: Read-only file system", "read-only", |f| {
         let detail =
             "/sys/class/drm/card0/device/tile0/gt0/ccs_mode may not be written: Read-only file system";
