@@ -123,7 +123,7 @@ fn an_unchanged_cluster_is_observed_and_learnt_from() {
 #[test]
 fn the_demo_of_a_shadow_tells_what_would_have_been_done() {
     let output = tempfile::tempdir().unwrap();
-    let program = Program::new("pillion-demo").env("PATH", search_path());
+    let program = Program::new("pillion-demo").inherit_environment().env("PATH", search_path());
     let told = program.args(["--observe", "--output", output.path().to_str().unwrap()]).stdout().unwrap();
     for expected in [
         "pillion idle",

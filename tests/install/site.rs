@@ -103,16 +103,19 @@ impl Site {
 
     /// What a failure is understood by.
     pub(crate) fn logs(&self) -> String {
-        let mut text = format!("the machines' own logs are in {}\n", self.folder.path().display());
-        for machine in self.machines() {
-            let said = machine.types(
-                "systemctl --failed --no-pager --plain; tail -n 15 /var/log/slurm/* /tmp/slurm* 2>/dev/null || true;
-                 journalctl --no-pager -n 60 -u 'pillion*' -u 'slurm*' | cut -c1-400",
-            );
-            text += &format!("--- {}\n{}\n", machine.name(), said.unwrap_or_else(|error| error.to_string()));
-        }
-        text
+        let folder = self.folder.path().display();
+        let told: Vec<String> = self.machines().map(tell).collect();
+        format!("the machines' own logs are in {folder}\n{}", told.join(""))
     }
+}
+
+/// The ends of a machine's logs.
+fn tell(machine: &Machine) -> String {
+    let said = machine.types(
+        "systemctl --failed --no-pager --plain; tail -n 15 /var/log/slurm/* 2>/dev/null || true;
+         journalctl --no-pager -n 60 -u 'pillion*' -u 'slurm*' | cut -c1-400",
+    );
+    format!("--- {}\n{}\n", machine.name(), said.unwrap_or_else(|error| error.to_string()))
 }
 
 /// A folder that `tests/run install` names.

@@ -216,7 +216,7 @@ impl Job {
 /// Every state of `slurm/slurm.h`; an unknown one is a value, not an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobState {
-    /// Waiting (also `REQUEUED`, `REQUEUE_HOLD`, `SPECIAL_EXIT`, `RESV_DEL_HOLD`).
+    /// Waiting (also `REQUEUED`, `REQUEUE_HOLD`, `SPECIAL_EXIT`, `RESV_DEL_HOLD`, `EXPEDITING`).
     Pending,
     /// Running (also `CONFIGURING`, `SIGNALING`, `STAGE_OUT`, `RESIZING`).
     Running,

@@ -200,14 +200,13 @@ pub fn connect(machines: &[&Machine]) -> Result<()> {
             index + 2
         ))?;
     }
-    let names: String = machines
-        .iter()
-        .enumerate()
-        .map(|(index, it)| format!("{NETWORK}.{} {}\n", index + 1, it.name))
-        .collect();
+    let addresses = machines.iter().enumerate();
+    let names: Vec<String> =
+        addresses.map(|(index, it)| format!("{NETWORK}.{} {}", index + 1, it.name)).collect();
+    let hosts = format!("127.0.0.1 localhost\n{}\n", names.join("\n"));
     for machine in machines {
         machine.types("ip link set lo up")?;
-        machine.writes("/etc/hosts", &format!("127.0.0.1 localhost\n{names}"))?;
+        machine.writes("/etc/hosts", &hosts)?;
     }
     Ok(())
 }

@@ -5,11 +5,12 @@ use crate::types::{Ending, JobState, NodeAvailability, ReasonKind};
 /// A job state as squeue prints it in full (`-O State`).
 pub fn job_state(text: &str) -> JobState {
     match text {
-        // What was launched in vain or lost its reservation is back in the queue.
+        // What was launched in vain or lost its reservation is back in the queue; so is what was requeued to start before others
+        // (25.11 and later, `sbatch --requeue=expedite`).
         "PENDING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "SPECIAL_EXIT" | "RESV_DEL_HOLD"
-        | "LAUNCH_FAILED" | "RECONFIG_FAIL" => JobState::Pending,
+        | "LAUNCH_FAILED" | "RECONFIG_FAIL" | "EXPEDITING" => JobState::Pending,
         "RUNNING" | "CONFIGURING" | "POWER_UP_NODE" | "SIGNALING" | "STAGE_OUT" | "RESIZING"
-        | "UPDATE_DB" | "EXPEDITING" => JobState::Running,
+        | "UPDATE_DB" => JobState::Running,
         "SUSPENDED" | "STOPPED" => JobState::Suspended,
         "COMPLETING" => JobState::Completing,
         other => ending(other).map_or_else(|| JobState::Other(other.to_owned()), JobState::Ended),
@@ -81,6 +82,8 @@ mod tests {
         for word in words.split_whitespace() {
             assert!(!matches!(job_state(word), JobState::Other(_)), "{word}");
         }
+        // Its pin and its lease are of the start before: they are undone only where the job waits.
+        assert_eq!(job_state("EXPEDITING"), JobState::Pending);
         assert_eq!(job_state("TELEPORTING"), JobState::Other("TELEPORTING".to_owned()));
         assert_eq!(job_state("OUT_OF_MEMORY"), JobState::Ended(Ending::OutOfMemory));
     }
