@@ -192,7 +192,7 @@ fn read_by_rust(value: &[u8]) -> String {
             let cap = request.cap.map_or("-".to_owned(), |cap| cap.to_string());
             let isolation = request.isolation.map_or("-".to_owned(), |isolation| isolation.to_string());
             let profile = request.profile_name.as_deref().unwrap_or("-");
-            let restart = if request.restart { "yes" } else { "-" };
+            let restart = request.restart.map_or("-".to_owned(), |consent| consent.to_string());
             format!("yes {slowdown} {profile} {memory} {cap} {isolation} {restart}")
         }
     }

@@ -8,6 +8,7 @@ use crate::testing::{NOW, at, decision, job, leased, member, node};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::mark::Mark;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::restart::RestartConsent;
 use pillion_core::{CapStep, DecisionId, JobStart, Revision, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::Policy;
 use pillion_slurm::ReasonKind;
@@ -423,7 +424,7 @@ fn who_would_be_started_again_with_more_memory_may_run_out() {
     let with = |change: &dyn Fn(&mut Mark)| {
         let mut own = job(JobState::Pending);
         if let Ok(Some(mark)) = &mut own.mark {
-            mark.restart = true;
+            mark.restart = RestartConsent::Yes;
             change(mark);
         }
         own
@@ -434,7 +435,7 @@ fn who_would_be_started_again_with_more_memory_may_run_out() {
         view_of(World { jobs: vec![job], steadfast, ..World::default() }).waiting[0].may_run_out
     };
     assert!(may(with(&|_| {}), &[]));
-    assert!(!may(with(&|mark| mark.restart = false), &[]), "nobody asked for it");
+    assert!(!may(with(&|mark| mark.restart = RestartConsent::No), &[]), "nobody asked for it");
     assert!(!may(with(&|mark| mark.again_lease_epoch = Some(NOW)), &[]), "it was once already");
     assert!(!may(with(&|_| {}), &[start]), "--no-requeue");
 }

@@ -12,7 +12,7 @@ fn break_by(facts: &mut Facts, kind: SetupFaultKind, detail: &str) {
     setup_of(facts).faults.push(SetupFault { kind: kind.to_string(), detail: detail.to_owned() });
 }
 
-pub(super) const BROKEN: [Broken; 16] = [
+pub(super) const BROKEN: [Broken; 17] = [
     ("node-setup", FAIL, "node n1: /etc/slurm/plugstack.conf does not load", "optional pillion.so", |f| {
         break_by(f, SetupFaultKind::NoPlugin, "/etc/slurm/plugstack.conf does not load pillion.so");
     }),
