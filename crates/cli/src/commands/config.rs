@@ -199,7 +199,7 @@ mod tests {
         let (answer, is_right) = check(Path::new(PATH), text, "n1");
         assert!(!is_right);
         insta::assert_snapshot!(Output::new(Format::Table, true).render(&answer), @r#"
-        /etc/pillion/pillion.toml, line 1: mode = "on" is not allowed; write "off" or "active"
+        /etc/pillion/pillion.toml, line 1: mode = "on" is not allowed; write "off", "shadow" or "active"
         /etc/pillion/pillion.toml, line 3: there is no setting pool.partition; did you mean pool.partitions?
         /etc/pillion/pillion.toml, line 5: agent.backend = "amd" is not allowed; write "simulated", "nvidia" or "intel"
         /etc/pillion/pillion.toml: pillion-scheduler does not start with it: 2 mistakes
@@ -207,7 +207,7 @@ mod tests {
         "#);
         insta::assert_snapshot!(Output::new(Format::Parsable, true).render(&answer), @r#"
         FILE|LINE|KEY|PROGRAM|MISTAKE
-        /etc/pillion/pillion.toml|1|mode|pillion-scheduler|mode = "on" is not allowed; write "off" or "active"
+        /etc/pillion/pillion.toml|1|mode|pillion-scheduler|mode = "on" is not allowed; write "off", "shadow" or "active"
         /etc/pillion/pillion.toml|3|pool.partition|pillion-scheduler|there is no setting pool.partition; did you mean pool.partitions?
         /etc/pillion/pillion.toml|5|agent.backend|pillion-agent|agent.backend = "amd" is not allowed; write "simulated", "nvidia" or "intel"
         "#);

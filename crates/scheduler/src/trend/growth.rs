@@ -35,7 +35,7 @@ pub(super) struct Soon {
     pub(super) bytes_per_second: f64,
     /// When it is full at this pace.
     pub(super) seconds: f64,
-    /// Whether it is so also by the slope than which three of four are steeper: no few steps make it so.
+    /// Whether it is so also by the slope than which three of four are steeper: of what has all but levelled off it is not.
     pub(super) is_sure: bool,
 }
 
@@ -131,9 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_in_a_few_steps_is_told_and_not_sure() {
-        // Four steps in a minute: by the median it goes on so, and between them it stands still.
-        let held: Vec<u64> = (0..14).map(|place| 8_700 + 200 * (place / 4)).collect();
+    fn what_has_all_but_levelled_off_is_told_and_not_sure() {
+        // By the median it goes on as in the first half minute, and in the second it crept.
+        let held: Vec<u64> =
+            (0..14).map(|place: u64| 8_700 + 60 * place.min(6) + place.saturating_sub(6)).collect();
         let told = told(&held, None);
         let soon = told.into_iter().flatten().next().unwrap();
         assert!(!soon.is_sure, "{soon:?}");

@@ -13,7 +13,7 @@ use pillion_core::restart::RestartConsent;
 use pillion_core::share::Sharing;
 use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_memory_store::MemoryStore;
-use pillion_slurm::{JobState, NodeAvailability};
+use pillion_slurm::{JobState, NodeAvailability, SlurmVersion};
 use pillion_store::NewMember;
 use pillion_store::prelude::*;
 
@@ -53,6 +53,7 @@ impl World {
         ));
         let running = member(MemberState::Running);
         let plan = NewMember { sharing, memory_bytes: Some(LIMIT_MIB * BYTES_A_MIB), ..running.plan.clone() };
+        context.board_mut().slurm_version = Some(SlurmVersion { major: 24, minor: 11, patch: 5 });
         context.board_mut().active = Arc::new(vec![decision(&Member { plan, ..running })]);
         let trend = Trend::new(Arc::clone(&context));
         Self { clock, store, context, trend, restart, _orders: orders }

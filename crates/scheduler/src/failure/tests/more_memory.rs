@@ -296,7 +296,12 @@ async fn who_is_cancelled_or_held_before_he_is_ended_is_so_afterwards() {
 async fn who_forbids_it_before_he_is_ended_goes_on() {
     let growing = Failing::growing().await;
     assert!(growing.world.slurm.forbid_requeue(growing.job));
-    growing.seconds(ENDED - 30).await;
+    // One scheduler, which remembers what Slurm refused.
+    let requeuer = Requeuer::new(Arc::clone(&growing.world.context));
+    for epoch in ENDED - 30..ENDED - 24 {
+        growing.scan(epoch).await;
+        requeuer.tick().await.unwrap();
+    }
     assert_eq!(growing.world.slurm.state(growing.job), Some(JobState::Running));
     assert_eq!(growing.our_requeues(), 1, "Slurm is asked once");
     assert_eq!(growing.kinds().await, ["memory-growing", "requeue-refused"]);
