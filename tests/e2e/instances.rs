@@ -91,7 +91,7 @@ pub(crate) fn held(cluster: &Cluster, round: u32, places: &[(&str, Slot)], scrip
     std::fs::create_dir_all(&state).unwrap();
     // Those of the round before are over, and an agent that had begun meanwhile would have seen it.
     let _ = std::fs::remove_file(state.join("shares.json"));
-    let mut shares = ShareTable::open(state.join("shares.json"));
+    let mut table = ShareTable::open(state.join("shares.json"));
     let mut jobs = Vec::new();
     for (decision, (user, slot)) in (u64::from(round) * 10 + 1..).zip(places) {
         let shards = geometry.shards(slot.profile);
@@ -105,7 +105,7 @@ pub(crate) fn held(cluster: &Cluster, round: u32, places: &[(&str, Slot)], scrip
             sharing: Sharing::Mig { profile: slot.profile, start: slot.start },
             shards,
         };
-        shares.insert(share, Own::default()).unwrap();
+        table.insert(share, Own::default()).unwrap();
         jobs.push(job);
     }
     jobs

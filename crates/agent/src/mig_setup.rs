@@ -1,5 +1,5 @@
 //! What cutting a node's devices by MIG stands on, for `pillion doctor`: that their files are left alone, that MIG is on or can be
-//! turned on, that the fabric manager runs where there are NVSwitches, and which programs of the system have them open. Changes nothing.
+//! turned on, that the fabric manager runs where there are `NVSwitches`, and which programs of the system have them open. Changes nothing.
 
 use crate::mechanism::mig::MigPolicy;
 use pillion_core::device::DeviceDescription;
@@ -18,7 +18,7 @@ const MPS_PROGRAM: &str = "nvidia-cuda-mps";
 const PERSISTENCE_PROGRAM: &str = "nvidia-persiste";
 /// And `nv-fabricmanager`.
 const FABRIC_PROGRAM: &str = "nv-fabricmanage";
-/// The driver's files of NVSwitches begin so. There are none for those of NVLink 5 (B200), which are not on the node's own bus.
+/// The driver's files of `NVSwitches` begin so. There are none for those of NVLink 5 (B200), which are not on the node's own bus.
 const SWITCH_FILES: &str = "nvidia-nvswitch";
 /// How many programs are named.
 const NAMED_MAX: usize = 4;

@@ -30,7 +30,7 @@ pub enum SetupFaultKind {
     MigOff,
     /// Programs of the system have a device open that is to be cut by MIG.
     MigHeld,
-    /// Devices that are to be cut by MIG hang on NVSwitches, and no fabric manager runs.
+    /// Devices that are to be cut by MIG hang on `NVSwitches`, and no fabric manager runs.
     FabricDown,
     /// A file of the CCS mode may not be written.
     ModeFixed,

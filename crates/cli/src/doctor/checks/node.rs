@@ -36,7 +36,17 @@ pub(super) fn setup(facts: &Facts) -> Vec<Finding> {
 
 fn of_fault(check: Check, node: &str, fault: &SetupFault) -> Finding {
     let found = format!("node {node}: {}", fault.detail);
-    let (is_fatal, mend) = match fault.kind {
+    let (is_fatal, mend) = mend_of(fault.kind);
+    if fault.kind == SetupFaultKind::NoDevices {
+        return check.fail(found, mend);
+    }
+    let mend = format!("{mend}; {AGAIN}");
+    if is_fatal { check.fail(found, mend) } else { check.warn(found, mend) }
+}
+
+/// Whether it is fatal, and what to do about it.
+const fn mend_of(kind: SetupFaultKind) -> (bool, &'static str) {
+    match kind {
         SetupFaultKind::NoPlugin => (
             true,
             "add 'optional pillion.so' to plugstack.conf there: without it jobs start uncapped and unshared",
@@ -92,21 +102,19 @@ fn of_fault(check: Check, node: &str, fault: &SetupFault) -> Finding {
             true,
             "see that pillion-agent runs as root there and that /sys is not mounted read-only for it (systemctl cat)",
         ),
-        SetupFaultKind::NoDevices => {
-            let mend = "see that the vendor's driver runs there (nvidia-smi, xpu-smi) and that its library is installed, or name \
-                        it in nvidia.library or intel.library; until then jobs run there as without Pillion, and the agent \
-                        goes on looking by itself";
-            return check.fail(found, mend);
-        }
+        SetupFaultKind::NoDevices => (
+            true,
+            "see that the vendor's driver runs there (nvidia-smi, xpu-smi) and that its library is installed, or name \
+             it in nvidia.library or intel.library; until then jobs run there as without Pillion, and the agent \
+             goes on looking by itself",
+        ),
         SetupFaultKind::ProgressUnbounded => (
             false,
             "systemctl start run-pillion-progress.mount there, beside the unit of the agent (deploy/systemd); where runtime_directory \
              is another one, mount a small tmpfs at progress in it",
         ),
         SetupFaultKind::Other => (false, "install the same release there and here to be told what it is"),
-    };
-    let mend = format!("{mend}; {AGAIN}");
-    if is_fatal { check.fail(found, mend) } else { check.warn(found, mend) }
+    }
 }
 
 fn of_plugin(check: Check, facts: &Facts, node: &str, plugin: &LoadedPlugin) -> Option<Finding> {

@@ -92,10 +92,10 @@ fn a_policy() -> impl Strategy<Value = Policy> {
     let ends_by = prop_oneof![Just(EndsBy::Runs), Just(EndsBy::Limits)];
     (users, 1..5_u32, any::<bool>(), any::<bool>(), budget, ends_by).prop_map(
         |(users, tenants_max, caps, pair_when_idle, broken_budget_fraction, ends_by)| Policy {
-            ends_by,
             users,
             tenants_max,
             caps,
+            ends_by,
             broken_budget_fraction,
             pair_when_idle,
             ..Policy::default()

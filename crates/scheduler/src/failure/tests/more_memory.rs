@@ -22,14 +22,14 @@ struct Failing {
 impl Failing {
     /// A job that was released under a limit of 8 GiB, runs and fails, and says that device memory ran out.
     async fn new(restart: RestartConsent, requeue: bool, settings: Settings) -> Self {
-        let failing = Self::released(restart, requeue, settings).await;
+        let failing = Self::released(restart, requeue, settings);
         failing.run_under_a_limit().await;
         failing
     }
 
     /// It runs, and grows: it is intended to be ended, as `trend` does it.
     async fn growing() -> Self {
-        let growing = Self::released(RestartConsent::Early, true, Settings::default()).await;
+        let growing = Self::released(RestartConsent::Early, true, Settings::default());
         growing.begin().await;
         let start = JobStart { job_id: growing.job, restart_count: 0 };
         let (node, decided_at) = (NodeName::new("n1"), at(ENDED - 40));
@@ -42,7 +42,7 @@ impl Failing {
     }
 
     /// A job that was released, and that nobody has looked at since.
-    async fn released(restart: RestartConsent, requeue: bool, settings: Settings) -> Self {
+    fn released(restart: RestartConsent, requeue: bool, settings: Settings) -> Self {
         let clock = Arc::new(ManualClock::new(at(ENDED - 60)));
         let nodes = vec![FakeNode::pool("n1", 1)];
         let partitions = vec![FakePartition::new("shared", &["n1"])];
