@@ -86,7 +86,9 @@ impl World {
             assert!(is_known, "{job} was requeued, had not died of its partner, and was not sent back");
             assert!(requeued.insert(*job), "{job} was requeued twice");
         }
-        let running = self.nodes.iter().flat_map(|node| &node.running);
+        // A process of a start that Slurm was just told to requeue is there until its node has ended it.
+        let is_start = |start: JobStart| self.slurm.job(start.job_id).is_some_and(|job| job.start() == start);
+        let running = self.nodes.iter().flat_map(|node| &node.running).filter(|run| is_start(run.start));
         for run in running.filter(|run| requeued.contains(&run.start.job_id)) {
             let ended = [&self.victims, &self.sent_back].map(|ended| ended.get(&run.start.job_id));
             let ended = ended.into_iter().flatten().min().expect("it was requeued for one of them");
