@@ -6,19 +6,21 @@ use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, KindIndex};
 use pillion_core::UnixTime;
 use typed_index_collections::TiVec;
 
-/// When jobs end that would start now, as numbers: how many different ends of joiners are earlier.
+/// By class and kind of device.
+type ByPlace<T> = TiVec<ClassIndex, TiVec<KindIndex, T>>;
+
+/// When jobs end that would start now, as numbers: how many different ends of joiners are earlier. Each end is looked up once, for there
+/// are as many pairs of groups as groups squared.
 pub(super) struct Ends {
     sorted: Vec<UnixTime>,
-    of_joiner: TiVec<ClassIndex, TiVec<KindIndex, usize>>,
+    of_joiner: ByPlace<usize>,
+    /// How many of them are no later than when the class would end as a host.
+    of_host: ByPlace<usize>,
 }
 
 impl Ends {
     pub(super) fn new(context: &PlanContext<'_>) -> Self {
-        let all: TiVec<ClassIndex, TiVec<KindIndex, Option<UnixTime>>> = context
-            .classes
-            .keys()
-            .map(|class| context.kinds.keys().map(|kind| end_of_joiner(context, class, kind)).collect())
-            .collect();
+        let all = by_place(context, end_of_joiner);
         let mut sorted: Vec<UnixTime> = all.iter().flatten().flatten().copied().collect();
         sorted.sort_by(|a, b| a.seconds().total_cmp(&b.seconds()));
         sorted.dedup();
@@ -27,18 +29,37 @@ impl Ends {
             end.map_or(sorted.len(), |end| sorted.partition_point(|other| *other < end))
         };
         let of_joiner = all.iter().map(|of_kind| of_kind.iter().map(place).collect()).collect();
-        Self { sorted, of_joiner }
+        let hosts = by_place(context, end_of_host);
+        let of_host = hosts.iter().map(|of_kind| of_kind.iter().map(|end| rank(&sorted, *end)).collect());
+        Self { of_host: of_host.collect(), sorted, of_joiner }
     }
 
     /// How many of the different ends of joiners are no later than this one; `None` = no end.
     pub(super) fn rank(&self, end: Option<UnixTime>) -> usize {
-        end.map_or(usize::MAX, |end| self.sorted.partition_point(|other| *other <= end))
+        rank(&self.sorted, end)
     }
 
     /// Whether a job of this class may run on, on such a device, when that is over which ends at this rank.
     pub(super) fn outlives(&self, class: ClassIndex, kind: KindIndex, rank: usize) -> bool {
         self.of_joiner[class][kind] >= rank
     }
+
+    /// Whether a job of the one class may run on, on such a device, when one of the other is over.
+    pub(super) fn outlives_host(&self, joiner: ClassIndex, host: ClassIndex, kind: KindIndex) -> bool {
+        self.outlives(joiner, kind, self.of_host[host][kind])
+    }
+}
+
+fn by_place<'a>(
+    context: &PlanContext<'a>,
+    end: fn(&PlanContext<'a>, ClassIndex, KindIndex) -> Option<UnixTime>,
+) -> ByPlace<Option<UnixTime>> {
+    let of_class = |class| context.kinds.keys().map(|kind| end(context, class, kind)).collect();
+    context.classes.keys().map(of_class).collect()
+}
+
+fn rank(sorted: &[UnixTime], end: Option<UnixTime>) -> usize {
+    end.map_or(usize::MAX, |end| sorted.partition_point(|other| *other <= end))
 }
 
 /// Whether a joiner could run on when the job is over that it starts with on such a device.
@@ -73,7 +94,7 @@ pub(super) fn last_end(context: &PlanContext<'_>, device: DeviceIndex) -> Option
 }
 
 /// When a job of this class is over that starts now with nobody beside it; `None` = nobody knows.
-pub(super) fn end_of_host(context: &PlanContext<'_>, class: ClassIndex, kind: KindIndex) -> Option<UnixTime> {
+fn end_of_host(context: &PlanContext<'_>, class: ClassIndex, kind: KindIndex) -> Option<UnixTime> {
     let (job, profile) = (context.classes[class], context.profile_on(class, &context.kinds[kind].model));
     ends::end_of_host(job, profile, context.view.taken_at, context.policy)
 }

@@ -1,7 +1,7 @@
 //! What is alike in everything that a sharing depends on is one group: the vertices of the graph, and its edges, which are
 //! the sharings that could be between one of each group.
 
-use super::ends::{Ends, end_of_host, last_end};
+use super::ends::{Ends, last_end};
 use super::question::Question;
 use crate::planner::candidates::candidate_set::CandidateSet;
 use crate::planner::classes::PlanContext;
@@ -181,8 +181,7 @@ impl<'g, 'a> Groups<'g, 'a> {
                 Group::Joiner { class: joiner, must_end },
             ) => {
                 let kind = self.context.places.kinds[place];
-                let host_end = self.ends.rank(end_of_host(self.context, class, kind));
-                let may_stay = !must_end || !self.ends.outlives(joiner, kind, host_end);
+                let may_stay = !must_end || !self.ends.outlives_host(joiner, class, kind);
                 [
                     may_stay
                         .then(|| self.beside(candidates, HostSite { class, place, node_class }, joiner))
