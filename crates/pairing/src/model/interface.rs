@@ -42,7 +42,15 @@ pub struct SpeedEstimate {
     pub terms: Arc<Terms>,
 }
 
+/// The speeds that durations are stretched by: nobody is taken to last for ever.
+const LASTING_SPEEDS: std::ops::RangeInclusive<f64> = 0.05..=1.0;
+
 impl SpeedEstimate {
+    /// The speed by which its duration alone is divided to say how long it lasts beside the others, 0.05..=1.
+    pub fn lasting_speed_fraction(&self) -> f64 {
+        self.speed_fraction.clamp(*LASTING_SPEEDS.start(), *LASTING_SPEEDS.end())
+    }
+
     /// The standard deviation that the stated bound stands for.
     pub(crate) fn spread(&self) -> f64 {
         (self.speed_fraction - self.speed_fraction_low) / BOUND_DEVIATIONS

@@ -32,58 +32,27 @@ const OPEN_MAX: (usize, usize) = (4, 4);
 pub(crate) struct Trials<'a> {
     pub(crate) policy: TrialPolicy,
     open: FxHashSet<TriedKind<'a>>,
-    verdicts: Verdicts<'a>,
+    /// How fast they ran; `None` = they did not fit.
+    verdicts: FxHashMap<Combination<'a>, Option<[f64; 2]>>,
     records: Records<'a>,
     excluded: &'a BTreeSet<SlurmJobId>,
 }
 
-/// What was seen of two workloads under their caps: how fast they ran; `None` = they did not fit.
-pub(crate) struct Verdicts<'a>(FxHashMap<Combination<'a>, Option<[f64; 2]>>);
-
-impl<'a> Verdicts<'a> {
-    pub(crate) fn new(verdicts: &'a [TrialVerdict]) -> Self {
-        let entries = verdicts.iter().map(|verdict| {
-            let kind = &verdict.kind;
-            let workloads = [&kind.workloads[0], &kind.workloads[1]];
-            let (key, is_turned) =
-                combination(&kind.device_model, kind.mechanism, workloads, verdict.cap_fractions);
-            (key, verdict.speed_fractions.map(|speeds| turned(speeds, is_turned)))
-        });
-        Self(entries.collect())
-    }
-
-    /// What was seen of two under these caps.
-    pub(crate) fn seen(
-        &self,
-        device: &DeviceView,
-        workloads: [&WorkloadKey; 2],
-        caps: [Option<Fraction>; 2],
-    ) -> Seen {
-        let (key, is_turned) = combination(&device.model, device.mechanism, workloads, caps);
-        match self.0.get(&key) {
-            None => Seen::Never,
-            Some(None) => Seen::Unfit,
-            Some(Some(speeds)) => Seen::At(turned(*speeds, is_turned)),
-        }
-    }
-}
-
 /// What the watch sees of those who run.
-pub(crate) struct WatchedPairs<'a> {
-    exactly: Verdicts<'a>,
-    /// How fast two were under whatever caps, in the order of their names.
-    speeds: FxHashMap<TriedKind<'a>, Vec<[f64; 2]>>,
-}
+pub(crate) struct WatchedPairs<'a>(SpeedsUnderCaps<'a>);
+
+/// Of each kind the bits of their caps and how fast they were, in the order of the combination.
+type SpeedsUnderCaps<'a> = FxHashMap<TriedKind<'a>, Vec<([u64; 2], [f64; 2])>>;
 
 impl<'a> WatchedPairs<'a> {
     pub(crate) fn new(watched: &'a [TrialVerdict]) -> Self {
-        let mut speeds: FxHashMap<TriedKind<'a>, Vec<[f64; 2]>> = FxHashMap::default();
+        let mut by_kind = SpeedsUnderCaps::default();
         for verdict in watched {
-            let TrialKind { device_model, mechanism, workloads: [a, b] } = &verdict.kind;
-            let of_kind = speeds.entry((device_model, *mechanism, ordered([a, b]))).or_default();
-            of_kind.extend(verdict.speed_fractions.map(|speeds| turned(speeds, a > b)));
+            let ((kind, caps), is_turned) = combination_of(verdict);
+            let speeds = verdict.speed_fractions.map(|speeds| (caps, turned(speeds, is_turned)));
+            by_kind.entry(kind).or_default().extend(speeds);
         }
-        Self { exactly: Verdicts::new(watched), speeds }
+        Self(by_kind)
     }
 
     /// Whether one of these two is seen to be slower than this beside the other: under these caps, and where they were not seen under
@@ -95,13 +64,12 @@ impl<'a> WatchedPairs<'a> {
         caps: [Option<Fraction>; 2],
         least: [f64; 2],
     ) -> bool {
-        if let Seen::At(speeds) = self.exactly.seen(device, workloads, caps) {
-            return (0..2).any(|at| speeds[at] < least[at]);
-        }
-        let of_kind = self.speeds.get(&(device.model.as_str(), device.mechanism, ordered(workloads)));
-        let least = turned(least, workloads[0] > workloads[1]);
-        let mut all = of_kind.into_iter().flatten();
-        all.any(|speeds| (0..2).any(|at| speeds[at] < least[at]))
+        let ((kind, caps), is_turned) = combination(&device.model, device.mechanism, workloads, caps);
+        let Some(seen) = self.0.get(&kind) else { return false };
+        let least = turned(least, is_turned);
+        let is_exact = seen.iter().any(|(under, _)| *under == caps);
+        let mut counted = seen.iter().filter(|(under, _)| !is_exact || *under == caps);
+        counted.any(|(_, speeds)| (0..2).any(|at| speeds[at] < least[at]))
     }
 }
 
@@ -120,6 +88,10 @@ impl<'a> Trials<'a> {
     /// `None` where the site wants no trials.
     pub(crate) fn of(view: &'a ClusterView, policy: Option<TrialPolicy>) -> Option<Self> {
         let TrialBook { open, verdicts, watched: _, records, excluded } = &view.trials;
+        let verdicts = verdicts.iter().map(|verdict| {
+            let (key, is_turned) = combination_of(verdict);
+            (key, verdict.speed_fractions.map(|speeds| turned(speeds, is_turned)))
+        });
         Some(Self {
             policy: policy?,
             excluded,
@@ -130,7 +102,7 @@ impl<'a> Trials<'a> {
                     (kind.device_model.as_str(), kind.mechanism, ordered(workloads))
                 })
                 .collect(),
-            verdicts: Verdicts::new(verdicts),
+            verdicts: verdicts.collect(),
             records: by_device(records),
         })
     }
@@ -164,7 +136,12 @@ impl<'a> Trials<'a> {
         workloads: [&WorkloadKey; 2],
         caps: [Option<Fraction>; 2],
     ) -> Seen {
-        self.verdicts.seen(device, workloads, caps)
+        let (key, is_turned) = combination(&device.model, device.mechanism, workloads, caps);
+        match self.verdicts.get(&key) {
+            None => Seen::Never,
+            Some(None) => Seen::Unfit,
+            Some(Some(speeds)) => Seen::At(turned(*speeds, is_turned)),
+        }
     }
 
     /// What of an estimate's hope is believed for this user's jobs, 0..=1, by the share that held of what was seen on such devices: the
@@ -226,6 +203,12 @@ fn combination<'a>(
     } else {
         (((model, mechanism, [a, b]), [cap_a, cap_b]), false)
     }
+}
+
+/// The same of what was seen.
+fn combination_of(verdict: &TrialVerdict) -> (Combination<'_>, bool) {
+    let TrialKind { device_model, mechanism, workloads: [a, b] } = &verdict.kind;
+    combination(device_model, *mechanism, [a, b], verdict.cap_fractions)
 }
 
 fn turned(speeds: [f64; 2], is_turned: bool) -> [f64; 2] {

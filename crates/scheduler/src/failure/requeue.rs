@@ -1,6 +1,7 @@
 //! Carries out requeues that `Judge` decided (victims, and who ran out of device memory), evictions that an operator ordered, guests
-//! that `pace` sends back, and jobs that `trend` foretells to run out of memory: one `scontrol requeue`, and what became of it. Slurm itself refuses it for a job whose user asked for `--no-requeue`. Nothing is chosen here but when to
-//! leave it: a doubt leaves the job as it is.
+//! that `pace` sends back, and jobs that `trend` foretells to run out of memory: one `scontrol requeue`, and what became of it. Slurm
+//! itself refuses it for a job whose user asked for `--no-requeue`. Nothing is chosen here but when to leave it: a doubt leaves the job
+//! as it is.
 //!
 //! The job comes back with its old pin and the mark of its release, which nobody stands behind any more: `release` puts its
 //! own request back at once, and it runs alone (`Mark::undone`), or waits for a decision with more memory where it ran out of it
@@ -239,40 +240,41 @@ fn given_more(job: &Job) -> Option<String> {
 
 /// Why a job that an operator evicted should go on after all. However late it is: the order stands.
 fn obstacle_of_evicted(job: &Job, decisions: &[Decision]) -> Option<String> {
-    if !matches!(job.state, JobState::Running | JobState::Suspended) {
-        Some("it ended by itself before".to_owned())
-    } else if !has_company(job.start(), decisions) {
-        Some("it has its GPU to itself by now".to_owned())
-    } else {
-        overwritten(job)
-    }
+    let is_alone = || !has_company(job.start(), decisions);
+    ended_before(job)
+        .or_else(|| is_alone().then(|| "it has its GPU to itself by now".to_owned()))
+        .or_else(|| overwritten(job))
 }
 
-/// Why a guest should not go back any more. What was measured holds for a while: later, the sharing is another.
+/// Why a guest should not go back any more.
 fn obstacle_of_sent_back(
     requeue: &Requeue,
     job: &Job,
     scan: &Scan,
     decisions: &[Decision],
 ) -> Option<String> {
-    if scan.at.seconds_since(requeue.decided_at) > SENT_BACK_AGE_SECONDS_MAX {
-        return Some("it could not be done in time".to_owned());
-    }
-    obstacle_of_evicted(job, decisions)
+    too_late(requeue, scan).or_else(|| obstacle_of_evicted(job, decisions))
 }
 
 /// Why a job whose memory grows should go on after all.
 fn obstacle_of_growing(requeue: &Requeue, job: &Job, scan: &Scan) -> Option<String> {
     let lets_end = mark_of(job).is_some_and(|mark| mark.restart.lets_end());
-    if !matches!(job.state, JobState::Running | JobState::Suspended) {
-        Some("it ended by itself before".to_owned())
-    } else if scan.at.seconds_since(requeue.decided_at) > SENT_BACK_AGE_SECONDS_MAX {
-        Some("it could not be done in time".to_owned())
-    } else {
-        given_more(job)
-            .or_else(|| overwritten(job))
-            .or_else(|| (!lets_end).then(|| "its user does not let it be ended for that any more".to_owned()))
-    }
+    ended_before(job)
+        .or_else(|| too_late(requeue, scan))
+        .or_else(|| given_more(job))
+        .or_else(|| overwritten(job))
+        .or_else(|| (!lets_end).then(|| "its user does not let it be ended for that any more".to_owned()))
+}
+
+/// What was measured of one who runs holds for a while: later, the sharing is another.
+fn too_late(requeue: &Requeue, scan: &Scan) -> Option<String> {
+    let is_old = scan.at.seconds_since(requeue.decided_at) > SENT_BACK_AGE_SECONDS_MAX;
+    is_old.then(|| "it could not be done in time".to_owned())
+}
+
+fn ended_before(job: &Job) -> Option<String> {
+    let runs = matches!(job.state, JobState::Running | JobState::Suspended);
+    (!runs).then(|| "it ended by itself before".to_owned())
 }
 
 fn overwritten(job: &Job) -> Option<String> {

@@ -267,7 +267,9 @@ impl Scene<'_> {
             None => self.solo_seconds(&pairing.members.first()?.workload, model)?,
         };
         let own = self.solo_seconds(&member.workload, model)?;
-        Some((host_left / speed(speeds.first()?)).min(own / speed(speeds.last()?)))
+        let [host_speed, own_speed] =
+            [speeds.first()?, speeds.last()?].map(SpeedEstimate::lasting_speed_fraction);
+        Some((host_left / host_speed).min(own / own_speed))
     }
 }
 
@@ -280,8 +282,4 @@ fn tenant_present(tenant: &Tenant) -> Option<Present<'_>> {
 fn speeds(estimates: &[SpeedEstimate], is_low: bool) -> f64 {
     let one = |it: &SpeedEstimate| if is_low { it.speed_fraction_low } else { it.speed_fraction };
     estimates.iter().map(one).sum()
-}
-
-fn speed(estimate: &SpeedEstimate) -> f64 {
-    estimate.speed_fraction.clamp(0.05, 1.0)
 }

@@ -76,8 +76,7 @@ fn is_near(seconds: f64, believed: f64) -> bool {
 /// `None`: somebody who came to the same device before may have been there still, and is not over.
 fn beside(decision: &ShadowDecision, own: &Ran, host: &Ran, truth: Truth<'_>) -> Option<ShadowBeside> {
     let begun = begins_at(decision, truth.standings)?;
-    let host_speed =
-        decision.beside.first().map_or(1.0, |host| host.estimate.speed_fraction.clamp(0.05, 1.0));
+    let host_speed = decision.beside.first().map_or(1.0, |host| host.estimate.lasting_speed_fraction());
     let own_seconds = left_at(own, begun, decision.is_with_host);
     let host_seconds = left_at(host, begun, true);
     let own_speed = own_speed(decision);

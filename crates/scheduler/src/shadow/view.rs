@@ -16,6 +16,7 @@ use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::mark::Mark;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, UnixTime, WorkloadKey};
+use pillion_pairing::SpeedEstimate;
 use pillion_slurm::{Job, JobState, Node, ReasonKind};
 use pillion_store::{Decision, Member, ShadowDecision};
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,8 +93,7 @@ fn leaves_at(decision: &ShadowDecision, begun: UnixTime, standings: &Standings<'
 
 /// How fast it was predicted to go beside the others.
 pub(crate) fn own_speed(decision: &ShadowDecision) -> f64 {
-    let estimate = decision.member.estimate.as_ref();
-    estimate.map_or(1.0, |estimate| estimate.speed_fraction.clamp(0.05, 1.0))
+    decision.member.estimate.as_ref().map_or(1.0, SpeedEstimate::lasting_speed_fraction)
 }
 
 /// Where each group lives now; groups that are not here live nowhere: nobody is seated, and nobody may join.

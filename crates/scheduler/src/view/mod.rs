@@ -24,7 +24,8 @@ use pillion_core::isolation::Isolation;
 use pillion_core::{GresType, NodeName, SlurmJobId};
 use pillion_pairing::mig::SliceBook;
 use pillion_pairing::{
-    AloneClaim, ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, Tenant, WaitingJob, known,
+    AloneClaim, ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, SpeedEstimate, Tenant, WaitingJob,
+    known,
 };
 use pillion_slurm::{Job, JobState, Node, NodeAvailability};
 use pillion_store::{Decision, Member};
@@ -190,7 +191,7 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, sources: Sou
     let started_at = member.started_at;
     let after_start =
         |seconds: Option<f64>| Some(started_at? + Duration::from_secs_f64(seconds?.clamp(0.0, 1e9)));
-    let speed = plan.estimate.as_ref().map_or(1.0, |estimate| estimate.speed_fraction.clamp(0.05, 1.0));
+    let speed = plan.estimate.as_ref().map_or(1.0, SpeedEstimate::lasting_speed_fraction);
     let solo = book.get(&plan.workload, &decision.device_model).and_then(|profile| profile.duration_seconds);
     Tenant {
         job_id: plan.start.job_id,
