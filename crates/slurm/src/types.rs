@@ -461,6 +461,15 @@ pub enum SlurmError {
         /// What is allowed.
         allowed: &'static str,
     },
+    /// It does not know what it was asked for, and says so, mostly with a good end: a field of a later release, or an option. What it
+    /// printed beside that is no answer.
+    #[error("{program} does not understand the question: {detail}")]
+    Misunderstood {
+        /// The program, without its directory.
+        program: String,
+        /// What it said.
+        detail: String,
+    },
     /// Its answer as a whole made no sense.
     #[error("{program} answered something else than {expected}")]
     Unreadable {
@@ -474,6 +483,12 @@ pub enum SlurmError {
 impl SlurmError {
     /// Whether trying again later may help: everything but what Slurm, or we ourselves, refused.
     pub const fn is_transient(&self) -> bool {
-        !matches!(self, Self::Failed { .. } | Self::Fenced { .. } | Self::InvalidArgument { .. })
+        !matches!(
+            self,
+            Self::Failed { .. }
+                | Self::Fenced { .. }
+                | Self::InvalidArgument { .. }
+                | Self::Misunderstood { .. }
+        )
     }
 }
