@@ -8,8 +8,9 @@ use crate::parse::{queue, scontrol, squeue};
 use crate::process::Runner;
 use crate::types::{
     Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Requeued, SCRIPT_BYTES_MAX,
-    Slurm, SlurmError, SlurmVersion,
+    Slurm, SlurmError,
 };
+use crate::version::SlurmVersion;
 use async_trait::async_trait;
 use pillion_core::{SlurmJobId, UnixTime};
 use std::collections::{BTreeMap, BTreeSet};
