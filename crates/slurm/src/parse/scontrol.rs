@@ -284,7 +284,6 @@ mod tests {
     const UNAVAILABLE: &str =
         include_str!("../../../../tests/fixtures/slurm-24.11/scontrol-node-unavailable.txt");
     const PARTITIONS: &str = include_str!("../../../../tests/fixtures/slurm-24.11/scontrol-partition.txt");
-    /// Not recorded, but in the form that Slurm's sources give: see its README.
     const PARTITIONS_26_05: &str =
         include_str!("../../../../tests/fixtures/slurm-26.05/scontrol-partition.txt");
     const CONFIG: &str = include_str!("../../../../tests/fixtures/slurm-24.11/scontrol-config.txt");
