@@ -80,6 +80,10 @@ pub struct ObserveConfig {
     /// pool as well are the pool's.
     #[schemars(extend("x-example" = ["gpu"]))]
     pub partitions: Vec<String>,
+    /// Decides on their jobs whatever the mode is, as mode = "shadow" does: nothing is done of it, and it is scored. So one node can be
+    /// an active pool while the rest of the site is only looked at, and what is measured in that pool is held against what was
+    /// foretold (pillion shadow report).
+    pub shadow: bool,
 }
 
 /// `[slurm]`: how Slurm's programs are run.
