@@ -80,6 +80,10 @@ pub struct ObserveConfig {
     /// pool as well are the pool's.
     #[schemars(extend("x-example" = ["gpu"]))]
     pub partitions: Vec<String>,
+    /// Decides on their jobs whatever the mode is, as mode = "shadow" does: nothing is done of it, and it is scored. So one node can be
+    /// an active pool while the rest of the site is only looked at, and what is measured in that pool is held against what was
+    /// foretold (pillion shadow report).
+    pub shadow: bool,
 }
 
 /// `[slurm]`: how Slurm's programs are run.
@@ -115,7 +119,8 @@ pub struct DatabaseConfig {
     /// events can tell. What was learnt from them, and what sharing gained by the hour, is kept for ever. 0: all of it for ever.
     #[schemars(range(min = 0, max = 36500))]
     pub history_kept_days: u32,
-    /// How many days the samples of the devices are kept, some kilobytes a device and hour.
+    /// How many days the samples of the devices are kept: some 6 MB for an hour of a device with work on it, at most a tenth of that
+    /// without.
     #[schemars(range(min = 1, max = 3650))]
     pub samples_kept_days: u32,
 }

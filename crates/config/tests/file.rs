@@ -90,6 +90,13 @@ fn shadow_needs_something_to_observe() {
             "line 1: mode = \"shadow\" decides on observed partitions; name them (observe.partitions), or write mode = \"off\""
         ]
     );
+    let text = "[observe]\nshadow = true\n[pool]\npartitions = [\"shared\"]\n";
+    assert_eq!(
+        lines(&mistakes(Part::Scheduler, text, "n1")),
+        [
+            "line 2: observe.shadow = true decides on observed partitions; name them (observe.partitions), or remove it"
+        ]
+    );
     let text = "mode = \"shadow\"\n[observe]\npartitions = [\"gpu\"]\n";
     assert_eq!(lines(&mistakes(Part::Scheduler, text, "n1")), [] as [&str; 0]);
 }

@@ -20,6 +20,7 @@ pub fn settings(config: &Scheduler) -> Settings {
     Settings {
         pool: config.pool.partitions.clone(),
         observed: config.observe.partitions.clone(),
+        observe_shadow: config.observe.shadow,
         bound: Duration::from_secs(config.bound_seconds),
         mode: config.mode,
         history_kept: days(config.database.history_kept_days),

@@ -135,7 +135,9 @@ fn what_was_solved_before_changes_no_answer() {
             assert_eq!(choose(&mut solved, &counts, &ways, 0.0, 0.0), fresh, "seed {seed}");
         }
         let mut heavier = ways.clone();
-        heavier.iter_mut().for_each(|way| way.weight *= 1.5);
+        for way in &mut heavier {
+            way.weight *= 1.5;
+        }
         let other = choose(&mut Solved::default(), &counts, &heavier, 0.01, 0.0);
         assert_eq!(choose(&mut solved, &counts, &heavier, 0.01, 0.0), other, "seed {seed}, heavier");
     }
