@@ -4,7 +4,9 @@
 # no service running and no package half installed.
 
 PILLION_CACHE="${PILLION_CACHE:-/var/cache/pillion}"
-ROOT_SUITE=trixie
+# Which Debian it is of: another one where a caller of find_slurm says so, and then never the machine's own Slurm.
+DEFAULT_SUITE=trixie
+ROOT_SUITE=$DEFAULT_SUITE
 # The root of the demo, and what the tests need on top of it. Their digest names the cached root, so a change here makes a
 # new one.
 ROOT_PACKAGES=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge postgresql lua5.3 procps)
@@ -118,10 +120,15 @@ slurm_is_supported() {
 
 # shellcheck disable=SC2034 # PILLION_SLURM is for the caller
 # find_slurm for-demo|for-tests: sets PILLION_ROOT to "/" or to a cached root, making it if need be, and PILLION_SLURM to what it is.
+# PILLION_ROOT_GIVEN: a root that somebody else made, and no other.
 find_slurm() {
     local own mirror roomy
+    if [[ -n ${PILLION_ROOT_GIVEN:-} ]]; then
+        take_root "$PILLION_ROOT_GIVEN"
+        return
+    fi
     own=$(slurmctld -V 2>/dev/null || true)
-    if slurm_is_supported "$own" && command -v slurmd munged >/dev/null; then
+    if [[ $ROOT_SUITE == "$DEFAULT_SUITE" ]] && slurm_is_supported "$own" && command -v slurmd munged >/dev/null; then
         PILLION_ROOT=/
         PILLION_SLURM="$own, installed on this machine"
         return
@@ -130,15 +137,15 @@ find_slurm() {
     PILLION_ROOT=$roomy
     # The demo takes the tests' root where there is one.
     [[ $1 == for-tests || -e $roomy/.pillion-ready ]] || PILLION_ROOT=$(cached_root)
-    PILLION_SLURM="Debian 13 root in $PILLION_ROOT"
+    PILLION_SLURM="Debian $ROOT_SUITE root in $PILLION_ROOT"
     [[ -e $PILLION_ROOT/.pillion-ready ]] && return
     mirror=$(debian_mirror)
     mkdir -p "$PILLION_CACHE"
     enough_disk "$PILLION_CACHE" 1500
     command -v debootstrap >/dev/null || step "install debootstrap" apt_install debootstrap ||
         die "could not install debootstrap: is the package mirror $mirror reachable?"
-    step "make a Debian 13 root with Slurm (once, some minutes)" make_root "$(cached_root)" "$mirror" "" "${ROOT_PACKAGES[@]}" ||
-        die "could not make the Debian 13 root from $mirror: is the mirror reachable, and is there disk space?"
+    step "make a Debian $ROOT_SUITE root with Slurm (once, some minutes)" make_root "$(cached_root)" "$mirror" "" "${ROOT_PACKAGES[@]}" ||
+        die "could not make the Debian $ROOT_SUITE root from $mirror: is the mirror reachable, and is there disk space?"
     [[ $PILLION_ROOT == "$roomy" ]] || return 0
     step "add to it what the tests need" make_root "$roomy" "$mirror" "$(cached_root)" "${ROOT_PACKAGES_FOR_TESTS[@]}" ||
         die "could not add ${ROOT_PACKAGES_FOR_TESTS[*]} from $mirror: is the mirror reachable, and is there disk space?"
@@ -146,7 +153,25 @@ find_slurm() {
 
 # cached_root PACKAGE...: where the root with these packages besides the demo's is, or will be.
 cached_root() {
-    printf '%s/debian13-%s\n' "$PILLION_CACHE" "$(sha256sum <<<"$ROOT_SUITE ${ROOT_PACKAGES[*]} $*" | cut -c1-12)"
+    local name=debian13
+    [[ $ROOT_SUITE == "$DEFAULT_SUITE" ]] || name=debian-$ROOT_SUITE
+    printf '%s/%s-%s\n' "$PILLION_CACHE" "$name" "$(sha256sum <<<"$ROOT_SUITE ${ROOT_PACKAGES[*]} $*" | cut -c1-12)"
+}
+
+# take_root FOLDER: a root with a Slurm, whoever made it; what is missing in it is said now, not by a test later.
+# shellcheck disable=SC2034 # for the caller of find_slurm
+take_root() {
+    local root version program missing=()
+    root=$(realpath -e "$1" 2>/dev/null) || die "there is no folder $1"
+    version=$(chroot "$root" slurmctld -V 2>/dev/null) || die "$root has no slurmctld that runs: it is to be the root of a system with Slurm"
+    slurm_is_supported "$version" || die "the Slurm in $root is not supported: $version"
+    for program in slurmd slurmdbd sbatch sacct munged mariadbd lua5.3 patch valgrind; do
+        chroot "$root" sh -c "command -v $program" >/dev/null || missing+=("$program")
+    done
+    [[ -n $(compgen -G "$root/usr/lib/postgresql/*/bin/initdb") ]] || missing+=(postgresql)
+    ((${#missing[@]} == 0)) || die "$root lacks what the tests run: ${missing[*]}"
+    PILLION_ROOT=$root
+    PILLION_SLURM="$version in $root"
 }
 
 # make_root FOLDER MIRROR BASE PACKAGE...: BASE, or a new root where that is empty, with the packages. Whole or not at all; two
@@ -180,7 +205,8 @@ make_root() {
             mount -t proc proc proc
             mount --rbind /dev dev
             export DEBIAN_FRONTEND=noninteractive LC_ALL=C
-            chroot . apt-get update
+            # What a mirror has of a suite that moves may be weeks old: it is signed, and that is what counts in a root for tests.
+            chroot . apt-get -o Acquire::Check-Valid-Until=false update
             chroot . apt-get install -y --no-install-recommends "$@"
             rm -rf var/cache/apt/archives/*.deb var/lib/apt/lists/* usr/share/doc usr/share/man
             umount -R dev proc' make-root "$building" "$ROOT_SUITE" "$mirror" "$base" "$@" 9>&- || return 1

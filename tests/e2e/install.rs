@@ -28,6 +28,8 @@ struct Site {
     controller: Host,
     nodes: Vec<Host>,
     blocks: VecDeque<Block>,
+    /// Its Slurm, `26.05`: the guide stamps the plugin for 24.11.
+    slurm: String,
 }
 
 impl Site {
@@ -52,14 +54,20 @@ impl Site {
         for node in &nodes {
             systemctl(&mut cluster, node, &["restart", "slurmd"]).unwrap();
         }
+        let said = controller.types(&cluster, "slurmctld -V").unwrap();
+        let release = said.split_whitespace().last().unwrap_or_default();
+        let slurm = release.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
         let is_typed = |block: &Block| ["sh", "console", "toml"].contains(&block.language.as_str());
-        Self { cluster, controller, nodes, blocks: blocks(GUIDE).into_iter().filter(is_typed).collect() }
+        let blocks = blocks(GUIDE).into_iter().filter(is_typed).collect();
+        Self { cluster, controller, nodes, blocks, slurm }
     }
 
     /// The next block of the guide, which begins with `first`.
     fn block(&mut self, first: &str) -> Vec<String> {
         let block = self.blocks.pop_front().expect("the guide has more steps than this");
-        let named = |line: &String| line.replace("n[1-2]", "w[1-2]").replace("-w n1", "-w w1");
+        let named = |line: &String| {
+            line.replace("n[1-2]", "w[1-2]").replace("-w n1", "-w w1").replace("24.11", &self.slurm)
+        };
         let lines: Vec<String> = block.lines.iter().map(named).collect();
         assert!(lines[0].starts_with(first), "the next step of the guide is\n{}", lines.join("\n"));
         lines

@@ -12,7 +12,7 @@ const SOON: Duration = Duration::from_mins(1);
 /// A job as users write them, which says what it finds in its environment, and how Slurm has it.
 const LOOK: &str = "env | sort; scontrol show job $SLURM_JOB_ID -d";
 /// What differs between any two jobs, or two looks at one cluster: times, process numbers, and who in slurmctld started a job.
-const OF_THE_MOMENT: [&str; 18] = [
+const OF_THE_MOMENT: [&str; 20] = [
     "SLURM_JOB_START_TIME",
     "SLURM_JOB_END_TIME",
     "SLURM_TASK_PID",
@@ -31,6 +31,8 @@ const OF_THE_MOMENT: [&str; 18] = [
     "LastActiveTime",
     "CPULoad",
     "FreeMem",
+    "SLUID",
+    "SLURM_JOB_SLUID",
 ];
 
 /// What names a job by its number.

@@ -3,17 +3,20 @@
 //! Decides nothing and retries nothing: the reconciler that calls is the retry. Must not know Postgres, gRPC or devices.
 
 use crate::parse::held::{self, HeldDevices};
+use crate::parse::squeue::Excluded;
 use crate::parse::{queue, scontrol, squeue};
 use crate::process::Runner;
 use crate::types::{
     Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Requeued, SCRIPT_BYTES_MAX,
-    Slurm, SlurmError, SlurmVersion,
+    Slurm, SlurmError,
 };
+use crate::version::SlurmVersion;
 use async_trait::async_trait;
 use pillion_core::{SlurmJobId, UnixTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -48,6 +51,8 @@ impl Default for CommandSettings {
 pub struct CommandSlurm {
     runner: Runner,
     throttles: Mutex<BTreeMap<u32, (Instant, Option<u32>)>>,
+    /// Whether this squeue has said that it knows no `ExcNodes`.
+    asks_excluded_apart: AtomicBool,
     /// One for each set of partitions that is asked for: what the last answer of one held says nothing of another's.
     readers: std::sync::Mutex<BTreeMap<String, queue::Reader>>,
 }
@@ -57,7 +62,8 @@ impl CommandSlurm {
     pub fn new(settings: CommandSettings) -> Self {
         let CommandSettings { binary_directory, conf, timeout } = settings;
         let runner = Runner { binary_directory, conf, timeout };
-        Self { runner, throttles: Mutex::default(), readers: std::sync::Mutex::default() }
+        let (throttles, readers) = (Mutex::default(), std::sync::Mutex::default());
+        Self { runner, throttles, asks_excluded_apart: AtomicBool::new(false), readers }
     }
 
     /// The controller's configuration, as `scontrol show config` names it (`SLURM_VERSION`, `MinJobAge`, ..).
@@ -92,6 +98,59 @@ impl CommandSlurm {
             Err(SlurmError::Failed { detail, .. }) if detail.contains("Invalid job id") => Ok(String::new()),
             answer => answer,
         }
+    }
+
+    /// Reads the queue as this squeue can be asked for it.
+    async fn queue(&self, partitions: &str) -> Result<JobsScan, SlurmError> {
+        if !self.asks_excluded_apart.load(Ordering::Relaxed) {
+            match self.records(partitions, Excluded::Within).await {
+                Err(SlurmError::Misunderstood { detail, .. }) if detail.contains("ExcNodes") => {
+                    tracing::info!(
+                        "this squeue knows no ExcNodes, so excluded nodes are asked for beside the queue"
+                    );
+                    self.asks_excluded_apart.store(true, Ordering::Relaxed);
+                }
+                answer => return answer,
+            }
+        }
+        let mut scan = self.records(partitions, Excluded::Apart).await?;
+        self.fill_excluded(partitions, &mut scan).await?;
+        Ok(scan)
+    }
+
+    async fn records(&self, partitions: &str, excluded: Excluded) -> Result<JobsScan, SlurmError> {
+        let nonce = nonce();
+        let arguments = queue_arguments(["-O", &squeue::format_option(&nonce, excluded)], partitions);
+        let mut answer = self.readers().entry(partitions.to_owned()).or_default().answer(&nonce);
+        self.runner.run_pieces("squeue", &arguments, |piece| answer.push(piece)).await?;
+        Ok(self.readers().entry(partitions.to_owned()).or_default().finish(answer))
+    }
+
+    /// Fills in the nodes that jobs exclude, asked for after the queue: whoever changed them meanwhile is heard.
+    async fn fill_excluded(&self, partitions: &str, scan: &mut JobsScan) -> Result<(), SlurmError> {
+        let nonce = nonce();
+        let arguments = queue_arguments(["-o", &squeue::excluded_format_option(&nonce)], partitions);
+        let text = self.runner.run("squeue", &arguments).await?;
+        let mut known = squeue::excluded_nodes(&text, &nonce);
+        let mut readers = self.readers();
+        let reader = readers.entry(partitions.to_owned()).or_default();
+        let mut jobs = Vec::with_capacity(scan.jobs.len());
+        for job in scan.jobs.drain(..) {
+            match known.remove(&job.id) {
+                Some(nodes) if nodes == job.excluded_nodes => jobs.push(job),
+                Some(excluded_nodes) => {
+                    let job = Arc::new(Job { excluded_nodes, ..job.as_ref().clone() });
+                    reader.keep(&job);
+                    jobs.push(job);
+                }
+                // Slurm may have forgotten it by now, and where it could run is over.
+                None if matches!(job.state, JobState::Completing | JobState::Ended(_)) => jobs.push(job),
+                // Excluding nothing is not what no answer means.
+                None => scan.dropped_line_count += 1,
+            }
+        }
+        scan.jobs = jobs;
+        Ok(())
     }
 
     /// What no cluster is without: an empty answer is no answer.
@@ -164,20 +223,9 @@ impl Slurm for CommandSlurm {
     }
 
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
-        let nonce = nonce();
-        let mut arguments: Vec<String> = ["-a", "-r", "--local", "-h", "-t", "all", "-O"]
-            .iter()
-            .map(|&argument| argument.to_owned())
-            .collect();
-        arguments.push(squeue::format_option(&nonce));
-        if !partitions.is_empty() {
-            partitions.iter().try_for_each(|name| checked("partition", name))?;
-            arguments.extend(["-p".to_owned(), partitions.join(",")]);
-        }
+        partitions.iter().try_for_each(|name| checked("partition", name))?;
         let partitions = partitions.join(",");
-        let mut answer = self.readers().entry(partitions.clone()).or_default().answer(&nonce);
-        self.runner.run_pieces("squeue", &arguments, |piece| answer.push(piece)).await?;
-        let mut scan = self.readers().entry(partitions.clone()).or_default().finish(answer);
+        let mut scan = self.queue(&partitions).await?;
         if scan.dropped_line_count > 0 {
             tracing::warn!(scan.dropped_line_count, "squeue printed records that do not parse whole");
         }
@@ -297,6 +345,13 @@ impl Slurm for CommandSlurm {
         };
         done.map(drop)
     }
+}
+
+/// What squeue is asked of all jobs of these partitions, comma-separated; none: of all.
+fn queue_arguments(format: [&str; 2], partitions: &str) -> Vec<String> {
+    let of_partitions = if partitions.is_empty() { vec![] } else { vec!["-p", partitions] };
+    let all = ["-a", "-r", "--local", "-h", "-t", "all"].into_iter().chain(format).chain(of_partitions);
+    all.map(str::to_owned).collect()
 }
 
 /// The words of an update in Slurm's own order.

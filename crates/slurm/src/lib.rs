@@ -1,13 +1,14 @@
 //! Slurm behind one trait: what the queue and the nodes are, and the few updates that we make.
 //!
 //! `command` runs the real programs (the only module that may), `parse` reads their text (foreign), `updates` are the changes
-//! that we make. Nothing here decides anything. The strict double for the simulation stands in `tests/doubles/slurm`.
+//! that we make, `version` knows the faults of releases. Nothing here decides anything. The strict double for the simulation stands in `tests/doubles/slurm`.
 
 pub mod command;
 pub mod nodeset;
 pub mod parse;
 pub mod types;
 pub mod updates;
+pub mod version;
 
 mod process;
 
@@ -15,6 +16,7 @@ pub use command::{CommandSettings, CommandSlurm};
 pub use nodeset::expand;
 pub use parse::held::HeldDevices;
 pub use types::{
-    Ending, Job, JobState, JobUpdate, JobsScan, KILL_WAIT_DEFAULT, NAMED_JOBS_MAX, Node, NodeAvailability,
-    Partition, Privacy, ReasonKind, Requeued, SCRIPT_BYTES_MAX, Slurm, SlurmError, SlurmVersion,
+    Ending, Exclusive, Job, JobState, JobUpdate, JobsScan, KILL_WAIT_DEFAULT, NAMED_JOBS_MAX, Node,
+    NodeAvailability, Partition, Privacy, ReasonKind, Requeued, SCRIPT_BYTES_MAX, Slurm, SlurmError,
 };
+pub use version::SlurmVersion;

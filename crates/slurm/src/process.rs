@@ -43,8 +43,9 @@ impl Runner {
         take: impl FnMut(&[u8]) + Send,
     ) -> Result<(), SlurmError> {
         let (status, said) = self.converse(program, arguments, None, take).await?;
-        // `scontrol show` ends with 0 where it could not reach the controller: no nodes is not what it means.
-        if status.success() && !said.lines().any(passes) {
+        // `scontrol show` ends with 0 where it could not reach the controller: no nodes is not what it means. And squeue does where
+        // it does not know a field: it leaves the field empty.
+        if status.success() && !said.lines().any(|line| passes(line) || is_misunderstood(line)) {
             return Ok(());
         }
         Err(failure(program, status.code().unwrap_or(-1), &said))
@@ -78,7 +79,7 @@ impl Runner {
         let input = Some(lines.join("\n") + "\nquit\n");
         let (status, said) =
             self.converse(program, &options, input, |piece| printed.extend_from_slice(piece)).await?;
-        if said.lines().any(passes) {
+        if said.lines().any(|line| passes(line) || is_misunderstood(line)) {
             return Err(failure(program, status.code().unwrap_or(-1), &said));
         }
         Ok(text(printed))
@@ -173,11 +174,30 @@ const PASSING: [&str; 9] = [
     "Transport endpoint is not connected",
 ];
 
+/// What Slurm's programs say where they do not know what they are asked for (`src/{squeue,sinfo}/{opts,sort}.c`,
+/// `src/sacct/options.c`, `src/scontrol/*.c` of 23.11.7 to 26.05.3, and getopt). Most of them end with 0 then.
+const MISUNDERSTOOD: [&str; 9] = [
+    "format specification",
+    "Invalid sort specification",
+    "Invalid field requested",
+    "Invalid option",
+    "invalid option",
+    "nrecognized option",
+    "invalid keyword",
+    "invalid entity",
+    // `too many arguments for keyword`, and the like.
+    "for keyword",
+];
+
 /// What `pillion.lua` begins a refusal of an update of ours with; the number of its rules follows.
 const FENCE: &str = "pillion: fence ";
 
 fn passes(line: &str) -> bool {
     PASSING.iter().any(|words| line.contains(words))
+}
+
+fn is_misunderstood(line: &str) -> bool {
+    MISUNDERSTOOD.iter().any(|words| line.contains(words))
 }
 
 fn spawn_error(program: &str, source: std::io::Error) -> SlurmError {
@@ -197,6 +217,12 @@ fn failure(program: &str, status: i32, said: &str) -> SlurmError {
         let reason = reason
             .trim_start_matches(|character: char| character.is_ascii_digit() || " :".contains(character));
         return SlurmError::Fenced { reason: clean(reason.trim_end_matches(')')) };
+    }
+    // A failed scontrol repeats what a site's own job_submit module says of an update, which may be any words.
+    if (status == 0 || program != "scontrol")
+        && let Some(line) = said.lines().find(|line| is_misunderstood(line))
+    {
+        return SlurmError::Misunderstood { program: program.to_owned(), detail: clean(line) };
     }
     let detail = clean(said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default());
     SlurmError::Failed { program: program.to_owned(), status, detail }
@@ -264,6 +290,38 @@ mod tests {
         let directory = script(&format!("echo '{said}' >&2"));
         let result = runner(directory.path(), Duration::from_secs(20)).run("squeue", &[]).await;
         assert!(matches!(result, Err(SlurmError::Unavailable { .. })), "{result:?}");
+    }
+
+    #[tokio::test]
+    async fn a_question_that_is_not_understood_has_no_answer() {
+        for said in [
+            // squeue 23.11.
+            "squeue: error: Invalid job format specification: ExcNodes",
+            "squeue: error: Invalid job format specification: x",
+            "Invalid node format specification: x",
+            "sacct: error: Invalid field requested: \"SubmitLine\"",
+            "squeue: error: Unrecognized option: 3",
+            "squeue: unrecognized option '--only-job-state'",
+            "scontrol: invalid option -- 'q'",
+            "invalid entity:hostname for keyword:show ",
+            "too many arguments for keyword:ping",
+        ] {
+            let quoted = said.replace('\'', "'\\''");
+            let directory = script(&format!("cat >/dev/null; echo '1;;2'; echo '{quoted}' >&2"));
+            let runner = runner(directory.path(), Duration::from_secs(20));
+            let lines = ["show job 4".to_owned()];
+            for answer in [runner.run("squeue", &[]).await, runner.ask_lines("squeue", &[], &lines).await] {
+                assert!(matches!(answer, Err(SlurmError::Misunderstood { .. })), "{said}: {answer:?}");
+            }
+        }
+        // A site's own module may say anything of an update: then it is the update that was refused.
+        let refused = failure("scontrol", 1, "Invalid option\nUnspecified error for job 4");
+        assert!(matches!(refused, SlurmError::Failed { .. }), "{refused:?}");
+        // Warnings about slurm.conf, which every program prints, keep no answer back.
+        let warns =
+            script("echo '1;n1;2'; echo 'squeue: error: Ignoring obsolete MpiParams=ports option.' >&2");
+        let warns = runner(warns.path(), Duration::from_secs(20));
+        assert_eq!(warns.run("squeue", &[]).await.unwrap(), "1;n1;2\n");
     }
 
     #[test]

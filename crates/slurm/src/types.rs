@@ -1,6 +1,7 @@
 //! The trait and the words of it: what both the real Slurm and the fake one answer.
 
 use crate::parse::held::HeldDevices;
+use crate::version::SlurmVersion;
 use async_trait::async_trait;
 use compact_str::CompactString;
 use pillion_core::mark::{InvalidMark, Mark};
@@ -367,44 +368,27 @@ pub struct Partition {
     pub billing_weights: String,
     /// `PreemptMode=` as printed: what becomes of its jobs when others need their place.
     pub preempt_mode: String,
-    /// Whether a node of it serves one user at a time (`ExclusiveUser=YES`).
-    pub exclusive_user: bool,
+    /// Whom a node of it belongs to while a job of it runs there.
+    pub exclusive: Exclusive,
     /// `OverSubscribe=` as printed: whether jobs may share CPUs.
     pub over_subscribe: String,
     /// Default memory in MiB per node (`DefMemPerNode`) if set.
     pub default_memory_mib: Option<u64>,
 }
 
-/// A Slurm release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct SlurmVersion {
-    /// The year of the release, two digits: 24.
-    pub major: u32,
-    /// The month of the release: 5 or 11.
-    pub minor: u32,
-    /// The number of the maintenance release, from 0.
-    pub patch: u32,
-}
-
-impl SlurmVersion {
-    /// Why we do not act on this release; `None` where we do. Earlier ones double-book GRES, 25.05.0 can give one GRES to
-    /// several jobs.
-    pub fn refusal(self) -> Option<String> {
-        let oldest = Self { major: 23, minor: 11, patch: 7 };
-        if self < oldest {
-            Some(format!("Slurm {self} books shared GPUs twice; install {oldest} or later"))
-        } else if self == (Self { major: 25, minor: 5, patch: 0 }) {
-            Some(format!("Slurm {self} can give one GPU to several jobs; install 25.05.1 or later"))
-        } else {
-            None
-        }
-    }
-}
-
-impl std::fmt::Display for SlurmVersion {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:02}.{}", self.major, self.minor, self.patch)
-    }
+/// Whom a node belongs to while a job runs there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exclusive {
+    /// To whoever's jobs fit: `Exclusive=NO`, and before 26.05 none of the settings below.
+    No,
+    /// To that job: `Exclusive=NODE`, and before 26.05 `OverSubscribe=EXCLUSIVE`.
+    Node,
+    /// To jobs of its user: `Exclusive=USER`, `ExclusiveUser=YES`.
+    User,
+    /// To that job, with all nodes of its part of the network: `Exclusive=TOPO`, `ExclusiveTopo=YES`.
+    Topology,
+    /// A word that this version does not know.
+    Other(String),
 }
 
 /// Why Slurm could not be asked or told.
@@ -461,6 +445,15 @@ pub enum SlurmError {
         /// What is allowed.
         allowed: &'static str,
     },
+    /// It does not know what it was asked for, and says so, mostly with a good end: a field of a later release, or an option. What it
+    /// printed beside that is no answer.
+    #[error("{program} does not understand the question: {detail}")]
+    Misunderstood {
+        /// The program, without its directory.
+        program: String,
+        /// What it said.
+        detail: String,
+    },
     /// Its answer as a whole made no sense.
     #[error("{program} answered something else than {expected}")]
     Unreadable {
@@ -474,6 +467,12 @@ pub enum SlurmError {
 impl SlurmError {
     /// Whether trying again later may help: everything but what Slurm, or we ourselves, refused.
     pub const fn is_transient(&self) -> bool {
-        !matches!(self, Self::Failed { .. } | Self::Fenced { .. } | Self::InvalidArgument { .. })
+        !matches!(
+            self,
+            Self::Failed { .. }
+                | Self::Fenced { .. }
+                | Self::InvalidArgument { .. }
+                | Self::Misunderstood { .. }
+        )
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// What two submissions of the same thing never share, or what no user sets.
-const INCIDENTAL: [&str; 13] = [
+const INCIDENTAL: [&str; 15] = [
     "JobId",
     "ArrayJobId",
     "HetJobId",
@@ -21,6 +21,9 @@ const INCIDENTAL: [&str; 13] = [
     "StdOut",
     "StdErr",
     "Reason",
+    // Of 26.05 and later: a second name of the job, and how it was typed.
+    "SLUID",
+    "SubmitLine",
 ];
 /// Slurm's record of a job; those of its components one after the other.
 pub(crate) fn records(cluster: &Cluster, job: SlurmJobId) -> Vec<Fields> {

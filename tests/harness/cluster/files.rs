@@ -23,7 +23,7 @@ pub(super) struct Settings {
     pub(super) has_job_submit: bool,
 }
 
-/// `slurm.conf`.
+/// `slurm.conf`. `DebugFlags=HetJob`: since 26.05 backfill says only with it which job it started.
 pub(super) fn slurm_conf(spec: &ClusterSpec, layout: &Layout, settings: &Settings) -> String {
     let root = layout.root().display();
     let mut text = format!(
@@ -32,7 +32,7 @@ pub(super) fn slurm_conf(spec: &ClusterSpec, layout: &Layout, settings: &Setting
          StateSaveLocation={root}/state\nSlurmdSpoolDir={root}/spool/%n\n\
          SlurmctldPidFile={root}/run/slurmctld.pid\nSlurmdPidFile={root}/run/slurmd-%n.pid\n\
          SlurmctldLogFile={root}/log/slurmctld.log\nSlurmdLogFile={root}/log/slurmd-%n.log\n\
-         SlurmctldDebug=verbose\nSlurmdDebug=verbose\n\
+         SlurmctldDebug=verbose\nSlurmdDebug=verbose\nDebugFlags=HetJob\n\
          PlugStackConfig={root}/conf/plugstack.conf\nMailProg=/bin/true\nMpiDefault=none\n\
          ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\n\
          SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=2,bf_interval=2\n\

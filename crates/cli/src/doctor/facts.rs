@@ -38,7 +38,10 @@ pub struct Facts {
     pub plugstack: TextFile,
     /// Every SPANK plugin file of ours that plugstack.conf names, or that lies in the plugin folder.
     pub plugins: Vec<Plugin>,
+    /// `job_container.conf` beside slurm.conf.
     pub job_container: TextFile,
+    /// `namespace.yaml` beside it, of Slurm 25.11 and later.
+    pub namespace: TextFile,
     /// The scheduler's heartbeat.
     pub heartbeat: TextFile,
     /// Whether it lies on a file system in memory; absent where that cannot be told.

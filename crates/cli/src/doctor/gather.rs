@@ -53,6 +53,7 @@ pub async fn gather(
         limits: limits(&config, &conf).await,
         pillion_lua: text_file(named.unwrap_or_else(|| folder.join("pillion.lua"))),
         job_container: text_file(folder.join("job_container.conf")),
+        namespace: text_file(folder.join("namespace.yaml")),
         config_text: text_file(path),
         is_config_reported: is_reported,
         is_heartbeat_in_memory: is_in_memory(&config.heartbeat_path),

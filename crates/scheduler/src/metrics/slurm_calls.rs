@@ -37,9 +37,10 @@ impl CountedSlurm {
 
 fn failure(error: &SlurmError) -> SlurmFailure {
     match error {
-        SlurmError::Failed { .. } | SlurmError::Fenced { .. } | SlurmError::InvalidArgument { .. } => {
-            SlurmFailure::Refused
-        }
+        SlurmError::Failed { .. }
+        | SlurmError::Fenced { .. }
+        | SlurmError::InvalidArgument { .. }
+        | SlurmError::Misunderstood { .. } => SlurmFailure::Refused,
         _ => SlurmFailure::Unanswered,
     }
 }

@@ -5,7 +5,8 @@
 
 use super::{count, epoch, is_null, or_empty, state, time_limit_seconds};
 use crate::nodeset::{self, number};
-use crate::types::{Node, Partition, SlurmVersion};
+use crate::types::{Exclusive, Node, Partition};
+use crate::version::SlurmVersion;
 use pillion_core::{GresType, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -147,14 +148,16 @@ fn split_outside_parentheses(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-const PARTITION_KEYS: [&str; 9] = [
+const PARTITION_KEYS: [&str; 11] = [
     "PartitionName",
     "Default",
     "State",
     "Nodes",
     "MaxTime",
     "PreemptMode",
+    "Exclusive",
     "ExclusiveUser",
+    "ExclusiveTopo",
     "OverSubscribe",
     "DefMemPerNode",
 ];
@@ -178,10 +181,24 @@ fn partition(line: &str) -> Option<Partition> {
         time_limit_seconds_max: time_limit_seconds(words.text("MaxTime"))?,
         billing_weights: or_empty(words.text("TRESBillingWeights")).to_owned(),
         preempt_mode: words.text("PreemptMode").to_owned(),
-        exclusive_user: words.text("ExclusiveUser") == "YES",
+        exclusive: exclusive(&words),
         over_subscribe: words.text("OverSubscribe").to_owned(),
         default_memory_mib: words.size("DefMemPerNode"),
     })
+}
+
+/// One word since 26.05; before, of several settings the one that leaves a node to the fewest.
+fn exclusive(words: &Words<'_>) -> Exclusive {
+    match words.text("Exclusive") {
+        "" if words.text("ExclusiveTopo") == "YES" => Exclusive::Topology,
+        "" if words.text("OverSubscribe") == "EXCLUSIVE" => Exclusive::Node,
+        "" if words.text("ExclusiveUser") == "YES" => Exclusive::User,
+        "" | "NO" => Exclusive::No,
+        "NODE" => Exclusive::Node,
+        "USER" => Exclusive::User,
+        "TOPO" => Exclusive::Topology,
+        other => Exclusive::Other(other.to_owned()),
+    }
 }
 
 /// Reads `scontrol show config`: every `Name = value`, the first of each name.
@@ -267,6 +284,8 @@ mod tests {
     const UNAVAILABLE: &str =
         include_str!("../../../../tests/fixtures/slurm-24.11/scontrol-node-unavailable.txt");
     const PARTITIONS: &str = include_str!("../../../../tests/fixtures/slurm-24.11/scontrol-partition.txt");
+    const PARTITIONS_26_05: &str =
+        include_str!("../../../../tests/fixtures/slurm-26.05/scontrol-partition.txt");
     const CONFIG: &str = include_str!("../../../../tests/fixtures/slurm-24.11/scontrol-config.txt");
 
     fn node_of(text: &str, name: &str) -> Node {
@@ -353,6 +372,37 @@ mod tests {
     }
 
     #[test]
+    fn exclusive_partitions_are_seen_in_the_words_of_every_release() {
+        let (found, dropped) = partitions(PARTITIONS_26_05);
+        assert_eq!(dropped, 0);
+        let found: Vec<_> = found.into_iter().map(|p| (p.name, p.exclusive)).collect();
+        let named = |name: &str, exclusive| (name.to_owned(), exclusive);
+        assert_eq!(
+            found,
+            [
+                named("shared", Exclusive::No),
+                named("whole", Exclusive::Node),
+                named("one_user", Exclusive::User),
+                named("one_switch", Exclusive::Topology),
+            ]
+        );
+        let of = |text: &str| {
+            partitions(&PARTITIONS.lines().next().unwrap().replace("ExclusiveUser=NO ExclusiveTopo=NO", text))
+                .0
+        };
+        for (text, exclusive) in [
+            ("ExclusiveUser=NO", Exclusive::No),
+            ("ExclusiveUser=YES", Exclusive::User),
+            ("ExclusiveUser=YES ExclusiveTopo=YES", Exclusive::Topology),
+            ("Exclusive=RACK", Exclusive::Other("RACK".to_owned())),
+        ] {
+            assert_eq!(of(text)[0].exclusive, exclusive, "{text}");
+        }
+        let whole = PARTITIONS.lines().next().unwrap().replace("OverSubscribe=NO", "OverSubscribe=EXCLUSIVE");
+        assert_eq!(partitions(&whole).0[0].exclusive, Exclusive::Node);
+    }
+
+    #[test]
     fn partitions_of_a_real_cluster() {
         let (found, dropped) = partitions(PARTITIONS);
         assert_eq!(dropped, 0);
@@ -369,8 +419,8 @@ mod tests {
         );
         assert_eq!(shared.nodes, [NodeName::new("n1"), NodeName::new("n2")]);
         assert_eq!(
-            (found[1].time_limit_seconds_max, found[2].exclusive_user, found[2].is_default),
-            (None, true, true)
+            (found[1].time_limit_seconds_max, found[2].exclusive.clone(), found[2].is_default),
+            (None, Exclusive::User, true)
         );
         assert_eq!((found[3].is_up, found[3].over_subscribe.as_str()), (false, "FORCE:2"));
         assert_eq!(found[4].nodes, []);

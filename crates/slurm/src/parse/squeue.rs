@@ -16,7 +16,7 @@ use crate::nodeset::{self, number};
 use crate::types::{Job, JobState};
 use compact_str::CompactString;
 use pillion_core::mark::Mark;
-use pillion_core::{SlurmJobId, UserId};
+use pillion_core::{NodeName, SlurmJobId, UserId};
 use std::collections::BTreeMap;
 
 /// Fields between the job's id and its admin comment, in order.
@@ -57,10 +57,42 @@ pub(super) fn fences(nonce: &str) -> (String, String) {
     (format!(";{nonce};"), format!(";{nonce}."))
 }
 
+/// How the excluded nodes are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Excluded {
+    /// As the field `ExcNodes` of the record, which squeue has since 24.05.
+    Within,
+    /// By `-o %x`, in a call of their own: all that squeue 23.11 has. Their place in the record stays empty.
+    Apart,
+}
+
 /// The value of `-O`. A suffix without a width (`:;`) prints a field whole, however long it is.
-pub(crate) fn format_option(nonce: &str) -> String {
+pub(crate) fn format_option(nonce: &str, excluded: Excluded) -> String {
     let (fence, end) = fences(nonce);
-    format!("JobArrayID:{fence},{}:{fence},admin_comment:{end}", FIELDS.join(":;,"))
+    let fields = FIELDS.join(":;,");
+    let fields = match excluded {
+        Excluded::Within => fields,
+        Excluded::Apart => fields.replace(":;,ExcNodes:;", ":;;"),
+    };
+    format!("JobArrayID:{fence},{fields}:{fence},admin_comment:{end}")
+}
+
+/// The value of `-o` that asks for excluded nodes alone. A letter without a width prints its field whole, and what follows up to
+/// the next `%` stands behind it (`src/squeue/opts.c`, `parse_format`).
+pub(crate) fn excluded_format_option(nonce: &str) -> String {
+    let (fence, end) = fences(nonce);
+    format!("%i{fence}%A{fence}%x{end}")
+}
+
+/// Reads what `squeue -r -h -o` printed with `excluded_format_option` of the same `nonce`. A record that does not parse whole
+/// says nothing, and neither do two of one job.
+pub(crate) fn excluded_nodes(text: &str, nonce: &str) -> BTreeMap<SlurmJobId, Vec<NodeName>> {
+    let fence = fences(nonce).0;
+    let read = |record| {
+        let (name, inner_id, nodes) = parts(record, &fence)?;
+        Some((job_id(name, number_u32(inner_id)?)?, nodeset::expand(nodes).ok()?))
+    };
+    once(records(text, nonce).filter_map(read))
 }
 
 /// The value of `-O` that asks for names: what users wrote, and so fenced as comments are, with nothing else beside them.
@@ -84,19 +116,32 @@ pub fn node_counts(text: &str, nonce: &str) -> BTreeMap<SlurmJobId, u32> {
 /// Reads what `squeue -r -h -O` printed with `names_format_option` of the same `nonce`. A record that does not parse whole
 /// is no name, and a job that has two has none.
 pub fn names(text: &str, nonce: &str) -> BTreeMap<SlurmJobId, String> {
-    let (fence, end) = fences(nonce);
-    let end = format!("{end}\n");
-    let mut names: BTreeMap<SlurmJobId, Option<String>> = BTreeMap::new();
-    // What stands after the last fence is no whole record.
-    let records = text.rsplit_once(end.as_str()).map_or("", |(whole, _)| whole);
-    for record in records.split(end.as_str()) {
-        if let Some((id, name)) = record.split_once(fence.as_str())
-            && let Ok(id) = id.parse()
-        {
-            names.entry(id).and_modify(|known| *known = None).or_insert(Some(name.to_owned()));
-        }
+    let fence = fences(nonce).0;
+    let read = |record: &str| {
+        let (id, name) = record.split_once(fence.as_str())?;
+        Some((id.parse().ok()?, name.to_owned()))
+    };
+    once(records(text, nonce).filter_map(read))
+}
+
+/// The records of an answer that are there whole: what stands after the last end of one is none.
+fn records<'t>(text: &'t str, nonce: &str) -> impl Iterator<Item = &'t str> {
+    let end = format!("{}\n", fences(nonce).1);
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (record, after) = rest.split_once(end.as_str())?;
+        rest = after;
+        Some(record)
+    })
+}
+
+/// What there is once of each job: of two, neither is believed.
+fn once<T>(records: impl Iterator<Item = (SlurmJobId, T)>) -> BTreeMap<SlurmJobId, T> {
+    let mut found: BTreeMap<SlurmJobId, Option<T>> = BTreeMap::new();
+    for (id, value) in records {
+        found.entry(id).and_modify(|known| *known = None).or_insert(Some(value));
     }
-    names.into_iter().filter_map(|(id, name)| Some((id, name?))).collect()
+    found.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()
 }
 
 /// Reads what `squeue -h -O Requeue:` printed of one job.

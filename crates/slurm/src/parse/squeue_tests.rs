@@ -28,9 +28,33 @@ fn ids(scan: &JobsScan) -> Vec<String> {
 
 #[test]
 fn the_format_is_the_one_that_was_recorded() {
-    let option = format_option(NONCE);
+    let option = format_option(NONCE, Excluded::Within);
     assert!(option.starts_with("JobArrayID:;7f3a9c;,JobID:;,State:;,Reason:;,"), "{option}");
     assert!(option.ends_with(",exit_code:;,RestartCnt:;7f3a9c;,admin_comment:;7f3a9c."), "{option}");
+    // Without the field, its place is as empty as that of a job that excludes nothing.
+    let apart = format_option(NONCE, Excluded::Apart);
+    assert_eq!(apart, option.replace(",ReqNodes:;,ExcNodes:;,Feature", ",ReqNodes:;;,Feature"));
+    assert!(apart != option);
+}
+
+#[test]
+fn excluded_nodes_of_a_call_of_their_own() {
+    assert_eq!(excluded_format_option(NONCE), "%i;7f3a9c;%A;7f3a9c;%x;7f3a9c.");
+    let read = |text: &str| {
+        let found = excluded_nodes(text, NONCE).into_iter();
+        found.map(|(id, nodes)| format!("{id}={}", nodes.len())).collect::<Vec<_>>()
+    };
+    let good = "4;7f3a9c;4;7f3a9c;n[1-3],w1;7f3a9c.\n5_2;7f3a9c;9;7f3a9c;;7f3a9c.\n47+1;7f3a9c;48;7f3a9c;n1;7f3a9c.\n";
+    assert_eq!(read(good), ["4=4", "5_2=0", "48=1"]);
+    for (broken, left) in [
+        (format!("{good}{good}"), vec![]),
+        (good.replace("n[1-3]", "n[1-"), vec!["5_2=0", "48=1"]),
+        (good.replacen("4;7f3a9c;4;", "4;7f3a9c;;", 1), vec!["5_2=0", "48=1"]),
+        (good.trim_end().to_owned(), vec!["4=4", "5_2=0"]),
+        (good.replace(NONCE, "other"), vec![]),
+    ] {
+        assert_eq!(read(&broken), left, "{broken}");
+    }
 }
 
 #[test]
@@ -199,6 +223,7 @@ proptest::proptest! {
     #[test]
     fn never_panics(text in "[0-9a-f;_\\[\\]%:,\n\\-\\PC]{0,200}") {
         let _ = parse(&text, NONCE);
+        let _ = excluded_nodes(&text, NONCE);
         let _ = parse(&line().replacen("gres/shard:g1:40", &text, 1), NONCE);
     }
 

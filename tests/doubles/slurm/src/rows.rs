@@ -6,7 +6,7 @@ use super::world::{Record, World};
 use pillion_core::SlurmJobId;
 use pillion_core::mark::Mark;
 use pillion_slurm::parse::state::node_availability;
-use pillion_slurm::{HeldDevices, Job, JobState, NAMED_JOBS_MAX, Node, Partition, ReasonKind};
+use pillion_slurm::{Exclusive, HeldDevices, Job, JobState, NAMED_JOBS_MAX, Node, Partition, ReasonKind};
 use std::collections::BTreeMap;
 
 impl World {
@@ -144,7 +144,7 @@ impl World {
                 time_limit_seconds_max: partition.time_limit_seconds_max,
                 billing_weights: "GRES/shard=1".to_owned(),
                 preempt_mode: "REQUEUE".to_owned(),
-                exclusive_user: false,
+                exclusive: Exclusive::No,
                 over_subscribe: "NO".to_owned(),
                 default_memory_mib: None,
             })

@@ -1,5 +1,6 @@
 //! The checks: each a pure function of [`Facts`], one file a subject, with a table of broken set-ups in `tests`.
 
+mod container;
 mod hooks;
 mod identity;
 mod limits;
@@ -25,7 +26,7 @@ pub const ALL: [fn(&Facts) -> Vec<Finding>; 41] = [
     slurm::select_type,
     slurm::gres_types_setting,
     slurm::accounting_tres,
-    slurm::job_container,
+    container::job_container,
     slurm::job_requeue,
     slurm::min_job_age,
     slurm::prolog_flags,
@@ -37,7 +38,7 @@ pub const ALL: [fn(&Facts) -> Vec<Finding>; 41] = [
     pool::shard_counts,
     pool::billing_weights,
     pool::preemption,
-    pool::exclusive_user,
+    pool::exclusive,
     pool::over_subscribe,
     limits::twins,
     slurm::job_submit_plugins,

@@ -3,7 +3,7 @@
 use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Check, Finding};
 use crate::format::listed;
-use pillion_slurm::{Node, Partition};
+use pillion_slurm::{Exclusive, Node, Partition};
 use std::collections::BTreeMap;
 
 /// The pool must be named, and exist.
@@ -211,36 +211,42 @@ pub(super) fn preemption(facts: &Facts) -> Vec<Finding> {
     })
 }
 
-/// A node of one user has no partners of others.
-pub(super) fn exclusive_user(facts: &Facts) -> Vec<Finding> {
-    let check = Check("exclusive-user");
+/// A node of one job or one user has no partners of others.
+pub(super) fn exclusive(facts: &Facts) -> Vec<Finding> {
+    let check = Check("exclusive");
     on_partitions(facts, check, "jobs of several users may share a node", |partition| {
-        partition.exclusive_user.then(|| {
-            check.fail(
-                format!("partition {} gives whole nodes to one user (ExclusiveUser=YES)", partition.name),
-                format!("set ExclusiveUser=NO for PartitionName={} in slurm.conf", partition.name),
-            )
-        })
+        let name = &partition.name;
+        let found = match &partition.exclusive {
+            Exclusive::No => return None,
+            Exclusive::Node => {
+                "gives every job a whole node (OverSubscribe=EXCLUSIVE, Exclusive=NODE)".to_owned()
+            }
+            Exclusive::User => "gives whole nodes to one user (ExclusiveUser=YES, Exclusive=USER)".to_owned(),
+            Exclusive::Topology => {
+                "gives every job a whole part of the network (ExclusiveTopo=YES, Exclusive=TOPO)".to_owned()
+            }
+            Exclusive::Other(word) => {
+                format!("has Exclusive={}, which this release does not know", word.escape_debug())
+            }
+        };
+        Some(check.fail(
+            format!("partition {name} {found}"),
+            format!(
+                "take that out of PartitionName={name} in slurm.conf: Exclusive=NO, and before Slurm 26.05 OverSubscribe=NO and ExclusiveUser=NO"
+            ),
+        ))
     })
 }
 
-/// `EXCLUSIVE` gives every job a whole node.
+/// `FORCE` puts several jobs on one CPU.
 pub(super) fn over_subscribe(facts: &Facts) -> Vec<Finding> {
     let check = Check("over-subscribe");
     on_partitions(facts, check, "nodes are shared, CPUs are not", |partition| {
         let mode = partition.over_subscribe.to_ascii_uppercase();
-        let mend = format!("set OverSubscribe=NO for PartitionName={} in slurm.conf", partition.name);
-        if mode.starts_with("EXCLUSIVE") {
-            let found = format!(
-                "partition {} gives every job a whole node (OverSubscribe=EXCLUSIVE)",
-                partition.name
-            );
-            return Some(check.fail(found, mend));
-        }
         mode.starts_with("FORCE").then(|| {
             check.warn(
                 format!("partition {} puts several jobs on one CPU (OverSubscribe={mode})", partition.name),
-                mend,
+                format!("set OverSubscribe=NO for PartitionName={} in slurm.conf", partition.name),
             )
         })
     })

@@ -4,27 +4,47 @@ use crate::doctor::facts::Facts;
 use crate::doctor::facts::SlurmConf;
 use crate::doctor::finding::{Check, Finding};
 use pillion_config::{Scheduler, parse_scheduler};
-use pillion_core::device::Mechanism;
 use pillion_core::fault::REQUEUE_AGE_SECONDS_MAX;
+use pillion_slurm::SlurmVersion;
 
 const RESTART: &str = "then restart slurmctld";
 /// How late a scan may be before `queue-scan` complains.
 const SCAN_AGE_SECONDS_MAX: f64 = super::scheduler::SCAN_AGE_SECONDS_MAX;
 
-/// Earlier releases double-book GRES.
+/// Earlier releases double-book GRES, and some later ones have faults that are known.
 pub(super) fn version(facts: &Facts) -> Vec<Finding> {
     let check = Check("slurm-version");
     vec![match &facts.version {
         Err(why) => check.fail(why, "start slurmctld, and see that 'scontrol ping' works on this machine"),
         Ok(version) => match version.refusal() {
-            None => check.ok(version.to_string()),
+            None => faults(check, *version),
             Some(why) => check.fail(why, "upgrade Slurm; until then the scheduler decides nothing"),
         },
     }]
 }
 
+/// What a release is known for that a site wants to be without.
+fn faults(check: Check, version: SlurmVersion) -> Finding {
+    let found = version.faults();
+    let Some(floor) = found.iter().map(|(_, floor)| floor).max() else {
+        return check.ok(version.to_string());
+    };
+    let named: Vec<String> = found
+        .iter()
+        .map(|(fault, floor)| format!("{} ({}; mended in {floor})", fault.name, fault.meaning))
+        .collect();
+    check.warn(
+        format!("Slurm {version} has {}", named.join(", ")),
+        format!("upgrade Slurm to {floor} or later"),
+    )
+}
+
 /// Runs a check on slurm.conf, or says why it cannot.
-fn with_conf(facts: &Facts, check: Check, look: impl FnOnce(&SlurmConf) -> Finding) -> Vec<Finding> {
+pub(super) fn with_conf(
+    facts: &Facts,
+    check: Check,
+    look: impl FnOnce(&SlurmConf) -> Finding,
+) -> Vec<Finding> {
     vec![match &facts.slurm_conf {
         Ok(conf) => look(conf),
         Err(why) => check.skip(why),
@@ -118,42 +138,6 @@ pub(super) fn accounting_tres(facts: &Facts) -> Vec<Finding> {
             ),
             format!("add {} to AccountingStorageTRES in slurm.conf, {RESTART}", missing.join(",")),
         )
-    })
-}
-
-/// MPS clients meet their daemon in `/dev/shm`; a job with one of its own never finds it.
-pub(super) fn job_container(facts: &Facts) -> Vec<Finding> {
-    let check = Check("job-container");
-    let uses_mps = facts.status.as_ref().ok().map(|status| {
-        let mechanisms =
-            status.agents.iter().flat_map(|agent| &agent.devices).map(|device| &device.mechanism);
-        mechanisms.filter_map(|word| word.parse().ok()).any(Mechanism::has_daemon)
-    });
-    with_conf(facts, check, |conf| {
-        if !conf.get("JobContainerType").ends_with("tmpfs") && !conf.get("NamespaceType").ends_with("tmpfs") {
-            return check.ok("jobs see the node's own /dev/shm");
-        }
-        let dirs = facts.job_container.text.as_deref().unwrap_or_default().lines().find_map(|line| {
-            let at = line.to_ascii_lowercase().find("dirs=")?;
-            line.get(at + 5..)?.split_whitespace().next().map(str::to_owned)
-        });
-        // Slurm's default is /tmp and /dev/shm.
-        if dirs
-            .as_ref()
-            .is_some_and(|dirs| !dirs.split(',').any(|dir| dir.trim_end_matches('/') == "/dev/shm"))
-        {
-            return check.ok("job_container/tmpfs leaves /dev/shm alone");
-        }
-        let found = "job_container/tmpfs gives each job its own /dev/shm, and MPS clients do not find their daemon there";
-        let mend = format!(
-            "set Dirs=/tmp (without /dev/shm) in {}, then restart every slurmd",
-            facts.job_container.path.display()
-        );
-        match uses_mps {
-            Some(true) => check.fail(found, mend),
-            Some(false) => check.ok("job_container/tmpfs is on; no device here is shared by mps"),
-            None => check.warn(format!("{found}; whether a device here is shared by mps is not known"), mend),
-        }
     })
 }
 

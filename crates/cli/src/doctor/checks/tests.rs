@@ -14,7 +14,7 @@ use crate::config::Config;
 use pillion_api::{AgentStatus, DeviceStatus, Fault, Faults, RefusedPeer, StatusResponse};
 use pillion_core::health::FaultKind;
 use pillion_core::{GresType, NodeName, UnixTime};
-use pillion_slurm::{Node, NodeAvailability, Partition, SlurmVersion};
+use pillion_slurm::{Exclusive, Node, NodeAvailability, Partition, SlurmVersion};
 use sound::{conf, sound};
 use std::collections::BTreeMap;
 
@@ -91,7 +91,16 @@ fn lua(facts: &mut Facts, text: &str) {
 const FAIL: Status = Status::Fail;
 const WARN: Status = Status::Warn;
 
-const BROKEN_SLURM: [Broken; 11] = [
+const BROKEN_SLURM: [Broken; 16] = [
+    (
+        "slurm-version",
+        WARN,
+        "Slurm 24.11.4 has CVE-2025-43904 (a coordinator",
+        "upgrade Slurm to 24.11.5",
+        |f| {
+            f.version = Ok(SlurmVersion { major: 24, minor: 11, patch: 4 });
+        },
+    ),
     ("slurm-version", FAIL, "Slurm 22.05.8 books shared GPUs twice", "upgrade Slurm", |f| {
         f.version = Ok(SlurmVersion { major: 22, minor: 5, patch: 8 });
     }),
@@ -110,8 +119,26 @@ const BROKEN_SLURM: [Broken; 11] = [
     ("accounting-tres", FAIL, "lacks gres/shard", "add gres/shard to AccountingStorageTRES", |f| {
         f.slurm_conf = Ok(conf(&[("AccountingStorageTRES", "cpu,gres/gpu")]));
     }),
-    ("job-container", FAIL, "its own /dev/shm", "set Dirs=/tmp", |f| {
+    ("job-container", FAIL, "job_container/tmpfs gives each job its own /dev/shm", "set Dirs=/tmp", |f| {
         f.slurm_conf = Ok(conf(&[("JobContainerType", "job_container/tmpfs")]));
+    }),
+    ("job-container", FAIL, "namespace/tmpfs gives each job its own /dev/shm", "job_container.conf", |f| {
+        f.slurm_conf = Ok(conf(&[("NamespaceType", "namespace/tmpfs")]));
+        f.job_container.text = Ok("AutoBasePath=true\nDirs=/tmp,/dev/shm/\n".to_owned());
+    }),
+    ("job-container", FAIL, "namespace/linux gives each job its own /dev/shm", "namespace.yaml", |f| {
+        f.slurm_conf = Ok(conf(&[("NamespaceType", "namespace/linux")]));
+    }),
+    ("job-container", FAIL, "namespace/linux gives each job its own /dev/shm", "dirs: \"/tmp\"", |f| {
+        f.slurm_conf = Ok(conf(&[("NamespaceType", "namespace/linux")]));
+        f.namespace.text =
+            Ok("defaults:\n  dirs: /tmp\nnode_confs:\n- nodes: [n1]\n  options:\n    dirs: /dev/shm\n"
+                .to_owned());
+    }),
+    ("job-container", WARN, "makes jobs with CLONE_NEWPID", "take CLONE_NEWPID out of", |f| {
+        f.slurm_conf = Ok(conf(&[("NamespaceType", "namespace/linux")]));
+        f.namespace.text =
+            Ok("defaults:\n  dirs: \"/tmp\"\n  clone_ns_flags:\n  - \"CLONE_NEWPID\"\n".to_owned());
     }),
     (
         "limits",
@@ -133,7 +160,7 @@ const BROKEN_SLURM: [Broken; 11] = [
     }),
 ];
 
-const BROKEN_POOL: [Broken; 13] = [
+const BROKEN_POOL: [Broken; 16] = [
     ("pool-partitions", FAIL, "pool partition sharde does not exist", "correct pool.partitions", |f| {
         f.config.pool.partitions = vec!["sharde".to_owned()];
     }),
@@ -172,12 +199,27 @@ const BROKEN_POOL: [Broken; 13] = [
     ("preemption", FAIL, "PreemptMode=GANG,SUSPEND", "PreemptMode=OFF", |f| {
         partition_of(f).preempt_mode = "GANG,SUSPEND".to_owned();
     }),
-    ("exclusive-user", FAIL, "ExclusiveUser=YES", "ExclusiveUser=NO", |f| {
-        partition_of(f).exclusive_user = true;
+    ("exclusive", FAIL, "gives whole nodes to one user (ExclusiveUser=YES", "ExclusiveUser=NO", |f| {
+        partition_of(f).exclusive = Exclusive::User;
     }),
-    ("over-subscribe", FAIL, "gives every job a whole node", "OverSubscribe=NO", |f| {
-        partition_of(f).over_subscribe = "EXCLUSIVE".to_owned();
+    ("exclusive", FAIL, "gives every job a whole node", "Exclusive=NO", |f| {
+        partition_of(f).exclusive = Exclusive::Node;
     }),
+    ("exclusive", FAIL, "a whole part of the network", "Exclusive=NO", |f| {
+        partition_of(f).exclusive = Exclusive::Topology;
+    }),
+    ("exclusive", FAIL, "has Exclusive=RACK, which this release does not know", "Exclusive=NO", |f| {
+        partition_of(f).exclusive = Exclusive::Other("RACK".to_owned());
+    }),
+    (
+        "over-subscribe",
+        WARN,
+        "puts several jobs on one CPU (OverSubscribe=FORCE:4)",
+        "OverSubscribe=NO",
+        |f| {
+            partition_of(f).over_subscribe = "FORCE:4".to_owned();
+        },
+    ),
 ];
 
 const BROKEN_FILES: [Broken; 17] = [

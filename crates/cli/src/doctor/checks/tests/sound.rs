@@ -37,7 +37,7 @@ pub(super) fn partition(name: &str) -> Partition {
         time_limit_seconds_max: None,
         billing_weights: "GRES/gpu=100,GRES/shard=1".to_owned(),
         preempt_mode: "OFF".to_owned(),
-        exclusive_user: false,
+        exclusive: Exclusive::No,
         over_subscribe: "NO".to_owned(),
         default_memory_mib: None,
     }
@@ -165,6 +165,10 @@ pub(super) fn sound() -> Facts {
         }],
         job_container: TextFile {
             path: "/etc/slurm/job_container.conf".into(),
+            text: Err("there is no such file".to_owned()),
+        },
+        namespace: TextFile {
+            path: "/etc/slurm/namespace.yaml".into(),
             text: Err("there is no such file".to_owned()),
         },
         heartbeat: file("/var/lib/pillion/heartbeat", "pillion1 epoch=1794999995 bound=600 mode=active\n"),
