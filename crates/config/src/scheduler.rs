@@ -262,6 +262,10 @@ pub struct PolicyConfig {
     /// (--colocate=isolation=hard), never for less.
     #[schemars(with = "String", extend("enum" = ["shared", "hard"]))]
     pub isolation: Isolation,
+    /// Whether two jobs of one user may share one MIG instance, by an MPS daemon of its own, where both keep their promises in it. Never two
+    /// users. How fast they are there is foretold from their runs on whole devices and was measured on no GPU yet; what becomes of such
+    /// runs teaches nothing of pairs, and no watch follows their promises. Agents of an earlier release refuse such shares.
+    pub share_instances: bool,
     /// What a plan maximises: "throughput" (GPU-hours saved), "energy" or "throughput-per-watt".
     #[schemars(with = "String", extend("enum" = ["throughput", "energy", "throughput-per-watt"]))]
     pub objective: Objective,
@@ -459,6 +463,7 @@ impl Default for PolicyConfig {
         Self {
             users: Users::SameUser,
             isolation: Isolation::Shared,
+            share_instances: false,
             objective: Objective::Throughput,
             slowdown_ratio_max: 1.25,
             memory_margin_fraction: 0.05,

@@ -109,6 +109,8 @@ pub(super) fn share(status: &JobStatus) -> Option<String> {
     match (member.cap_fraction, member.ccs_mode) {
         _ if member.mig_slot.is_some() => {
             parts.push(format!("the MIG instance {}", member.mig_slot.as_deref().unwrap_or_default()));
+            let cap = member.cap_fraction;
+            parts.extend(cap.map(|cap| format!("at most {:.0} % of its compute units", cap * 100.0)));
         }
         (Some(cap), _) => parts.push(format!("at most {:.0} % of the compute units", cap * 100.0)),
         (None, Some(mode)) if mode > 1 => parts.push(format!("one of {mode} parts of the card")),

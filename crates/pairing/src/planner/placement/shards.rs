@@ -49,6 +49,13 @@ pub(crate) fn of_joiner(own_use: f64, others_use: f64, shards_free: u32, joiners
     shards((100.0 * own_use / (own_use + others_use)).clamp(least, most))
 }
 
+/// What two are booked with who share an instance of so many, by use: all of it, and none of them nothing.
+pub(crate) fn of_pair_in(instance: Shards, uses: [f64; 2]) -> [Shards; 2] {
+    let all = f64::from(instance.count());
+    let first = (all * uses[0] / (uses[0] + uses[1])).round().clamp(1.0, (all - 1.0).max(1.0));
+    [shards(first), shards(all - first)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +71,16 @@ mod tests {
     fn a_pair_on_a_device_of_four_tenants_leaves_half_of_it() {
         assert_eq!(of_pair([0.1, 0.1], 4).map(Shards::count), [25, 25]);
         assert_eq!(of_pair([0.001, 1.0], 4).map(Shards::count), [10, 40]);
+    }
+
+    #[test]
+    fn two_in_an_instance_book_what_it_is_and_no_more() {
+        for (instance, uses) in [(42, [0.2, 0.6]), (14, [0.001, 1.0]), (28, [0.5, 0.5])] {
+            let instance = Shards::try_new(instance).unwrap();
+            let [a, b] = of_pair_in(instance, uses).map(Shards::count);
+            assert_eq!((a + b, a >= 1, b >= 1), (instance.count(), true, true), "{a} and {b}");
+        }
+        assert_eq!(of_pair_in(Shards::try_new(42).unwrap(), [0.2, 0.4]).map(Shards::count), [14, 28]);
     }
 
     #[test]
