@@ -9,7 +9,7 @@ use pillion_core::share::Share;
 use pillion_core::share::Sharing;
 use pillion_core::{DecisionId, DeviceUuid, Fraction, GresType, JobStart, Shards, SlurmJobId, UserId};
 use pillion_device::mps::MpsDaemons;
-use pillion_device::{MpsControl, MpsSettings, MpsStatus};
+use pillion_device::{MpsControl, MpsPlace, MpsSettings, MpsStatus};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -73,7 +73,9 @@ impl Bench {
     /// As [`Bench::start`].
     pub fn start_with(&mut self, multi_user: bool, cap_default: Option<Fraction>) -> Result<(), String> {
         let settings = self.settings(multi_user, cap_default);
-        self.daemons.prepare(INDEX, &settings).map_err(|error| pillion_core::report(&error))
+        self.daemons
+            .prepare(&MpsPlace::device(INDEX), &settings)
+            .map_err(|error| pillion_core::report(&error))
     }
 
     /// Stops it when its last client has gone. Whoever calls has ended them.
@@ -82,7 +84,7 @@ impl Bench {
     /// A sentence: what keeps it.
     pub fn stop(&mut self) -> Result<(), String> {
         let mut reason = String::new();
-        let stopped = until(STOP_DEADLINE, || match self.daemons.release(INDEX) {
+        let stopped = until(STOP_DEADLINE, || match self.daemons.release(&MpsPlace::device(INDEX)) {
             Ok(()) => true,
             Err(error) => {
                 reason = pillion_core::report(&error);
@@ -97,7 +99,7 @@ impl Bench {
     /// # Errors
     /// A sentence: what keeps it.
     pub fn stop_once(&mut self) -> Result<(), String> {
-        self.daemons.release(INDEX).map_err(|error| pillion_core::report(&error))
+        self.daemons.release(&MpsPlace::device(INDEX)).map_err(|error| pillion_core::report(&error))
     }
 
     /// How the agent's code sees it.
@@ -105,7 +107,7 @@ impl Bench {
     /// # Errors
     /// A sentence: what it does not understand.
     pub fn status(&mut self) -> Result<Option<MpsStatus>, String> {
-        self.daemons.status(INDEX).map_err(|error| pillion_core::report(&error))
+        self.daemons.status(&MpsPlace::device(INDEX)).map_err(|error| pillion_core::report(&error))
     }
 
     /// Whether this process is a client of the daemon: one that misses it runs all the same, without MPS.
@@ -123,7 +125,9 @@ impl Bench {
     /// # Errors
     /// A sentence: why not.
     pub fn terminate(&mut self, pid: u32) -> Result<(), String> {
-        self.daemons.terminate_client(INDEX, pid).map_err(|error| pillion_core::report(&error))
+        self.daemons
+            .terminate_client(&MpsPlace::device(INDEX), pid)
+            .map_err(|error| pillion_core::report(&error))
     }
 
     /// Says one command to the daemon.
