@@ -259,14 +259,16 @@ fn fill(shapes: &Shapes, waiting: &Waiting<'_>, cost: f64) -> Option<Filled> {
 
 /// The same where these share what one of them gets, if that is worth more than he alone.
 fn fill_with(shapes: &Shapes, waiting: &Waiting<'_>, companies: &[Company], cost: f64) -> Option<Filled> {
-    let worth =
-        |job: usize, size: usize| Some(seated(waiting, companies, job, shapes.sizes[size])?.value - cost);
     // Who comes along has no instance of his own, and who has to get something gets it with his host.
     let guests: Vec<usize> = companies.iter().map(|company| company.guest).collect();
     let of_host =
         |job: &usize| companies.iter().find(|company| company.guest == *job).map(|company| company.host);
     let required: Vec<usize> = waiting.required.iter().map(|job| of_host(job).unwrap_or(*job)).collect();
-    let worth = |job: usize, size: usize| if guests.contains(&job) { None } else { worth(job, size) };
+    let worth = |job: usize, size: usize| {
+        let is_host = !guests.contains(&job);
+        let seated = is_host.then(|| seated(waiting, companies, job, shapes.sizes[size]))??;
+        Some(seated.value - cost)
+    };
     let filled = shapes.fill(waiting.jobs.len(), &required, worth);
     let best = filled.into_iter().enumerate().filter_map(|(set, filling)| Some((set, filling?)));
     let (set, filling) = best.max_by(|a, b| a.1.value.total_cmp(&b.1.value))?;

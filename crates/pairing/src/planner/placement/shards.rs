@@ -36,9 +36,7 @@ pub(crate) fn of_host(own_use: f64) -> Shards {
 /// What two jobs are booked with that start together on a device of at most `tenants_max`, in proportion to use times speed:
 /// all of it if these two are all, else what is due to two, so that joiners find shards left.
 pub(crate) fn of_pair(uses: [f64; 2], tenants_max: u32) -> [Shards; 2] {
-    let (least, all) = (f64::from(SHARDS_MIN), 200.0 / f64::from(tenants_max.max(2)));
-    let first = (all * uses[0] / (uses[0] + uses[1])).round().clamp(least, all - least);
-    [shards(first), shards(all - first)]
+    divided(200.0 / f64::from(tenants_max.max(2)), f64::from(SHARDS_MIN), uses)
 }
 
 /// What a joiner is booked with: its part of all use, at most what is free but for the least of the
@@ -51,8 +49,12 @@ pub(crate) fn of_joiner(own_use: f64, others_use: f64, shards_free: u32, joiners
 
 /// What two are booked with who share an instance of so many, by use: all of it, and none of them nothing.
 pub(crate) fn of_pair_in(instance: Shards, uses: [f64; 2]) -> [Shards; 2] {
-    let all = f64::from(instance.count());
-    let first = (all * uses[0] / (uses[0] + uses[1])).round().clamp(1.0, (all - 1.0).max(1.0));
+    divided(f64::from(instance.count()), 1.0, uses)
+}
+
+/// So many shards by use, and to none of them less than `least`.
+fn divided(all: f64, least: f64, uses: [f64; 2]) -> [Shards; 2] {
+    let first = (all * uses[0] / (uses[0] + uses[1])).round().clamp(least, (all - least).max(least));
     [shards(first), shards(all - first)]
 }
 

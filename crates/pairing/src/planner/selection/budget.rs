@@ -74,12 +74,18 @@ pub(crate) struct Solved {
 }
 
 impl Solved {
-    /// What is known of this question.
-    fn of(&mut self, counts: &[u32], ways: &[Way]) -> &mut FxHashMap<u64, Choice> {
+    /// The question, with what is known of it.
+    fn question<'q>(
+        &'q mut self,
+        counts: &'q [u32],
+        ways: &'q [Way],
+        allowance: f64,
+        unused_fraction_max: f64,
+    ) -> Question<'q> {
         if self.counts != counts || self.ways != ways {
             *self = Self { counts: counts.to_vec(), ways: ways.to_vec(), choices: FxHashMap::default() };
         }
-        &mut self.choices
+        Question { counts, ways, allowance, unused_fraction_max, choices: &mut self.choices }
     }
 }
 
@@ -92,9 +98,7 @@ pub(crate) fn choose(
     allowance: f64,
     risk_price: f64,
 ) -> Choice {
-    let choices = solved.of(counts, ways);
-    let mut question =
-        Question { counts, ways, allowance, unused_fraction_max: UNUSED_FRACTION_MAX.0, choices };
+    let mut question = solved.question(counts, ways, allowance, UNUSED_FRACTION_MAX.0);
     let is_exact = ways.len() <= WAYS_EXACT_MAX;
     let first = question.at(if is_exact { 0.0 } else { risk_price });
     if question.is_fine(&first) {
@@ -121,18 +125,20 @@ pub(crate) fn near(
     if ways.len() <= WAYS_EXACT_MAX {
         return choose(solved, counts, ways, allowance, risk_price);
     }
-    let choices = solved.of(counts, ways);
-    let mut question =
-        Question { counts, ways, allowance, unused_fraction_max: UNUSED_FRACTION_MAX.1, choices };
+    let mut question = solved.question(counts, ways, allowance, UNUSED_FRACTION_MAX.1);
     let first = question.at(risk_price);
     if question.is_fine(&first) { first } else { question.bisected(first, false).0 }
 }
 
 /// Whether [`choose`] would choose the same, asked with this price.
-pub(crate) fn is_settled(counts: &[u32], ways: &[Way], allowance: f64, choice: &Choice) -> bool {
-    let choices = &mut FxHashMap::default();
-    let question = Question { counts, ways, allowance, unused_fraction_max: UNUSED_FRACTION_MAX.0, choices };
-    question.is_fine(choice)
+pub(crate) fn is_settled(
+    solved: &mut Solved,
+    counts: &[u32],
+    ways: &[Way],
+    allowance: f64,
+    choice: &Choice,
+) -> bool {
+    solved.question(counts, ways, allowance, UNUSED_FRACTION_MAX.0).is_fine(choice)
 }
 
 struct Question<'q> {

@@ -108,7 +108,8 @@ impl Groups<'_, '_> {
             let near = budget::near(&mut solved, counts, &known.ways, allowance, candidates.risk_price);
             candidates.risk_price = near.risk_price;
             let promising = self.promising(candidates, links, &near.prices);
-            if promising.is_empty() && budget::is_settled(counts, &known.ways, allowance, &near) {
+            if promising.is_empty() && budget::is_settled(&mut solved, counts, &known.ways, allowance, &near)
+            {
                 return known.taken(&near, links.len());
             }
             if promising.is_empty() {

@@ -45,13 +45,8 @@ fn the_budget_holds_and_little_is_lost_against_trying_everything() {
         if counts.iter().sum::<u32>() > 9 {
             continue;
         }
-        let question = Question {
-            counts: &counts,
-            ways: &ways,
-            allowance: 0.0,
-            unused_fraction_max: UNUSED_FRACTION_MAX.0,
-            choices: &mut FxHashMap::default(),
-        };
+        let mut asked = Solved::default();
+        let question = asked.question(&counts, &ways, 0.0, UNUSED_FRACTION_MAX.0);
         let is_bound = question.excess(&question.matched(0.0).counts) > TOLERANCE;
         let choice = choose(&mut Solved::default(), &counts, &ways, 0.0, 0.0);
         assert!(question.excess(&choice.counts) <= TOLERANCE, "seed {seed}: beyond the budget");
@@ -81,13 +76,8 @@ fn of_many_the_budget_is_used_up_and_kept() {
     });
     let ways: Vec<Way> = ways.filter(|way| way.weight > 0.0).collect();
     assert!(ways.len() > WAYS_EXACT_MAX);
-    let question = Question {
-        counts: &counts,
-        ways: &ways,
-        allowance: 0.0,
-        unused_fraction_max: UNUSED_FRACTION_MAX.0,
-        choices: &mut FxHashMap::default(),
-    };
+    let mut asked = Solved::default();
+    let question = asked.question(&counts, &ways, 0.0, UNUSED_FRACTION_MAX.0);
     let free = question.matched(0.0);
     assert!(question.excess(&free.counts) > 0.0, "the budget binds");
     let choice = choose(&mut Solved::default(), &counts, &ways, 0.0, 0.0);
