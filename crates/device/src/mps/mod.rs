@@ -129,7 +129,7 @@ impl MpsDaemons {
                 Ok(())
             }
             Err(error) => {
-                let opened = if place.instance.is_none() { self.open(&device, is_closed) } else { Ok(()) };
+                let opened = self.open(&place, &device, is_closed);
                 // What is written down goes only when it is undone.
                 let cleared = opened
                     .map_err(|error| pillion_core::report(&error))
@@ -147,12 +147,16 @@ impl MpsDaemons {
     }
 
     /// Opens a device that is about to have another daemon, where the site is not strict any more.
-    fn reopen(&mut self, device: &DeviceUuid, was_closed: bool) -> Result<(), DeviceError> {
-        if was_closed && !self.is_strict() { self.open(device, true) } else { Ok(()) }
+    fn reopen(&mut self, place: &MpsPlace, device: &DeviceUuid, was_closed: bool) -> Result<(), DeviceError> {
+        if was_closed && !self.is_strict() { self.open(place, device, true) } else { Ok(()) }
     }
 
-    fn open(&mut self, device: &DeviceUuid, is_closed: bool) -> Result<(), DeviceError> {
-        self.modes.as_mut().map_or(Ok(()), |modes| modes.open(device, is_closed))
+    /// Opens a device again; a daemon in an instance never closed its.
+    fn open(&mut self, place: &MpsPlace, device: &DeviceUuid, is_closed: bool) -> Result<(), DeviceError> {
+        match self.modes.as_mut().filter(|_| place.instance.is_none()) {
+            Some(modes) => modes.open(device, is_closed),
+            None => Ok(()),
+        }
     }
 
     /// What a daemon left that died while no agent ran.
@@ -260,13 +264,13 @@ impl MpsControl for MpsDaemons {
             daemon.discard(control)?;
             let was_closed = daemon.record.is_closed;
             let pipe_directory = daemon.record.settings.pipe_directory.clone();
-            self.reopen(&device, was_closed && place.instance.is_none())?;
+            self.reopen(place, &device, was_closed)?;
             // A server that outlived its daemon would keep the next one from coming up.
             clear(&pipe_directory).map_err(|error| control.busy(error))?;
             self.daemons.remove(place);
         }
         let was_closed = self.rest(&device, place).iter().any(|record| record.is_closed);
-        self.reopen(&device, was_closed)?;
+        self.reopen(place, &device, was_closed)?;
         Daemon::make_room(control, &settings.pipe_directory)?;
         let is_closed = self.is_strict() && place.instance.is_none();
         self.start(Record { is_closed, ..Record::new(place, device, settings.clone()) })
@@ -279,9 +283,7 @@ impl MpsControl for MpsDaemons {
         self.check(place)?;
         let Some(daemon) = self.daemons.get_mut(place) else {
             let rest = self.rest(&device, place);
-            if place.instance.is_none() {
-                self.open(&device, rest.iter().any(|record| record.is_closed))?;
-            }
+            self.open(place, &device, rest.iter().any(|record| record.is_closed))?;
             let mut left = rest.iter().map(|record| clear(&record.settings.pipe_directory));
             let binary = &self.control_binary;
             return left.try_for_each(|it| it.map_err(|error| Control { binary, index }.busy(error)));
@@ -289,9 +291,7 @@ impl MpsControl for MpsDaemons {
         daemon.end(Control { binary: &self.control_binary, index })?;
         let is_closed = daemon.record.is_closed;
         // Before the record goes: what fails now is tried again.
-        if place.instance.is_none() {
-            self.open(&device, is_closed)?;
-        }
+        self.open(place, &device, is_closed)?;
         if let Some(daemon) = self.daemons.get(place) {
             daemon.clear_away(Control { binary: &self.control_binary, index })?;
         }
