@@ -150,6 +150,8 @@ fn calibration(known: &ShadowCalibration) -> String {
                 "{said}. With bounds {stretch:.2} times as far down, as that says: {low:.2} GPU-hours (low)"
             )
         }
-        _ => format!("{said}. Too few to set the bounds by: nine at least"),
+        _ => format!(
+            "{said}. No bounds can be set by them: it takes nine at least, each foretold with some doubt"
+        ),
     }
 }
