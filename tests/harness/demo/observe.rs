@@ -3,7 +3,7 @@
 //! than without us.
 
 use super::Progress;
-use super::story::{PATIENCE, operator};
+use super::story::{PATIENCE, operator, wait_for_profiles};
 use super::tell::shadow as words;
 use crate::cluster::Cluster;
 use crate::cluster::spec::ClusterSpec;
@@ -23,7 +23,7 @@ const LONG: [Load; 2] =
 const SHORT: [Load; 2] =
     [("alice", "words", "bert-small-batch", 1200), ("bob", "molecules", "gromacs", 1200)];
 /// How often each has run before: from two runs on Pillion goes by how long they took, and no more by their time limits.
-const RUNS_BEFORE: usize = 2;
+const RUNS_BEFORE: u64 = 2;
 /// A GPU that somebody holds and does not use is told of after a minute's mean, and a moment more.
 const IDLE_PATIENCE: Duration = Duration::from_mins(5);
 
@@ -50,7 +50,7 @@ pub(super) fn tell(cluster: &mut Cluster, progress: &mut Progress) -> Result<()>
             LONG.iter().chain(&SHORT).map(|load| submit(cluster, *load)).collect::<Result<Vec<_>>>()?;
         ends(cluster, &runs)?;
     }
-    wait_for_runs(cluster)?;
+    wait_for_profiles(cluster, LONG.len() + SHORT.len(), RUNS_BEFORE)?;
     words::again();
     // One long run more than users: three hold all GPUs that bob's forgotten one has left.
     let all = LONG.iter().chain(&LONG[..1]).chain(&SHORT);
@@ -67,19 +67,6 @@ pub(super) fn tell(cluster: &mut Cluster, progress: &mut Progress) -> Result<()>
     }
     words::unchanged();
     Ok(())
-}
-
-/// Until all runs are learnt from.
-fn wait_for_runs(cluster: &Cluster) -> Result<()> {
-    wait_for("profiles of all runs", PATIENCE, || {
-        let text = operator(cluster, &["profile", "--json"])?;
-        let told: Value = serde_json::from_str(&text).unwrap_or_default();
-        let profiles = told["profiles"].as_array().cloned().unwrap_or_default();
-        let learnt =
-            profiles.iter().filter(|one| one["run_count"].as_u64() >= Some(RUNS_BEFORE as u64)).count();
-        let is_whole = learnt == LONG.len() + SHORT.len();
-        Ok(if is_whole { Look::Ready(()) } else { Look::NotYet(text) })
-    })
 }
 
 fn submit(cluster: &Cluster, (user, name, load, seconds): Load) -> Result<SlurmJobId> {

@@ -46,15 +46,13 @@ pub(super) fn calibrated(speeds: &[ForetoldSpeed], sums: &[ShadowSums]) -> Optio
         promises_broken_expected,
         stretch_ratio,
     } = calibration(speeds);
-    let scored: Vec<ShadowSums> =
-        sums.iter().filter(|sum| sum.outcome == Some(ShadowOutcome::Scored)).cloned().collect();
     (speed_count > 0).then(|| api::ShadowCalibration {
         speed_count,
         above_bound_count,
         promises_broken,
         promises_broken_expected,
         stretch_ratio,
-        saved_gpu_hours_low: stretch_ratio.map(|stretch| saved_seconds_low(&scored, stretch) / 3600.0),
+        saved_gpu_hours_low: stretch_ratio.map(|stretch| saved_seconds_low(sums, stretch) / 3600.0),
     })
 }
 

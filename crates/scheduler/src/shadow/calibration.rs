@@ -53,7 +53,7 @@ fn stretch(mut missed: Vec<f64>) -> Option<f64> {
     found.is_finite().then_some(found.max(0.0))
 }
 
-/// GPU time that would have been saved, by bounds that are stretched so. What rests on memory alone is not touched: of what does not
+/// GPU time that would have been saved, by bounds that are stretched so; nothing of what was not scored. What rests on memory alone is not touched: of what does not
 /// fit, or is not known to, nothing is claimed by a bound of speeds.
 pub(crate) fn saved_seconds_low(sums: &[ShadowSums], stretch_ratio: f64) -> f64 {
     let saved = sums.iter().map(|sum| match sum.fit {
