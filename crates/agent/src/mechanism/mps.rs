@@ -1,5 +1,6 @@
 //! NVIDIA's Multi-Process Service: one control daemon a device, or an instance of one that tenants of one user share, each in
-//! directories of its own, so that a fault stays where it is. The default directory (`/tmp/nvidia-mps`) is never used: a program that finds a daemon there by chance would
+//! directories of its own, so that a fault stays where it is. The default directory (`/tmp/nvidia-mps`) is never used: a program that
+//! finds a daemon there by chance would
 //! share what nobody decided.
 
 use super::error::MechanismError;
