@@ -190,8 +190,7 @@ fn delay_of_neighbours(demands: &[Demand], own: usize) -> f64 {
         filled += other.filled.min(other.cap) * overlap;
     }
     let met = mixed(this.compute, total.max(1.0), 1.0 + this.compute * collisions);
-    let on_units =
-        Met { use_fraction: this.compute, own_fraction: this.filled.min(this.cap), filled_fraction: filled };
+    let on_units = Met { needed: this.compute, own: this.filled.min(this.cap), filled };
     met.max((1.0 + on_units.waiting()).min(on_units.turns()))
 }
 

@@ -12,29 +12,29 @@ const CAPACITY: f64 = 1.05;
 /// Who uses less of the device than this is seldom there to wait.
 const WAITS_ALWAYS_FRACTION: f64 = 0.15;
 
-/// Tenants on the same compute units, as one of them meets the others; all 0..=1.
+/// Tenants on the same compute units, as one of them meets the others; fractions, 0..=1.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Met {
     /// The part of the units that it uses alone.
-    pub(super) use_fraction: f64,
+    pub(super) needed: f64,
     /// The part that it fills: on which others find it at work.
-    pub(super) own_fraction: f64,
+    pub(super) own: f64,
     /// The part of those that it may use which the others fill.
-    pub(super) filled_fraction: f64,
+    pub(super) filled: f64,
 }
 
 impl Met {
     /// The time for which it waits for units, over its time alone. Grows with what the others fill.
     pub(super) fn waiting(self) -> f64 {
-        let filled = self.filled_fraction.clamp(0.0, 1.0);
-        let is_there = (self.use_fraction / WAITS_ALWAYS_FRACTION).clamp(0.0, 1.0);
+        let filled = self.filled.clamp(0.0, 1.0);
+        let is_there = (self.needed / WAITS_ALWAYS_FRACTION).clamp(0.0, 1.0);
         is_there * WAIT * filled.powi(EXPONENT) / (CAPACITY - filled)
     }
 
     /// Its time over its time alone where it and the others take turns at what they fill, 1 or more. Who of two that fill the device
     /// lets the other wait is not known, but what one loses the other gets done: nobody is expected to have less than this.
     pub(super) fn turns(self) -> f64 {
-        1.0 + self.filled_fraction / self.own_fraction.max(f64::EPSILON)
+        1.0 + self.filled / self.own.max(f64::EPSILON)
     }
 }
 
@@ -42,8 +42,8 @@ impl Met {
 mod tests {
     use super::*;
 
-    fn beside(use_fraction: f64, filled_fraction: f64) -> f64 {
-        Met { use_fraction, own_fraction: use_fraction, filled_fraction }.waiting()
+    fn beside(needed: f64, filled: f64) -> f64 {
+        Met { needed, own: needed, filled }.waiting()
     }
 
     #[test]
@@ -58,9 +58,9 @@ mod tests {
 
     #[test]
     fn two_that_fill_the_device_do_together_what_one_does() {
-        let heavy = Met { use_fraction: 0.9, own_fraction: 0.9, filled_fraction: 0.9 };
+        let heavy = Met { needed: 0.9, own: 0.9, filled: 0.9 };
         assert!((heavy.turns() - 2.0).abs() < 1e-9);
-        let light = Met { use_fraction: 0.1, own_fraction: 0.1, filled_fraction: 0.9 };
+        let light = Met { needed: 0.1, own: 0.1, filled: 0.9 };
         assert!(light.turns() > 1.0 + light.waiting(), "its turn is no help to it");
     }
 }

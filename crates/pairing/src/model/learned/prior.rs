@@ -129,8 +129,8 @@ impl Appetite {
 
     /// Its time beside others on the same units, of which it fills the part `own` and they `filled`, over its time alone.
     fn contested(&self, own: f64, pressure: f64, filled: f64) -> f64 {
-        let met = Met { use_fraction: self.use_or_assumed(), own_fraction: own, filled_fraction: filled };
-        (1.0 + COLLISION_LOSS * met.use_fraction * pressure + met.waiting()).min(met.turns())
+        let met = Met { needed: self.use_or_assumed(), own, filled };
+        (1.0 + COLLISION_LOSS * met.needed * pressure + met.waiting()).min(met.turns())
     }
 
     /// The part of the memory bandwidth that it uses, 0..=1, known or assumed.
