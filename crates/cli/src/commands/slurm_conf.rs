@@ -28,6 +28,7 @@ pub fn run(args: &SlurmConfArgs, global: &Global, output: &Output) -> Result<Exi
     let pool = pool(args, &config)?;
     let files = read_all(&directory)?;
     let mut proposal = propose(&files, &pool);
+    proposal.by_hand = [std::mem::take(&mut proposal.must_first), proposal.by_hand].concat();
     for name in outside(&directory, &files, &proposal.files) {
         let directory = directory.display();
         proposal
@@ -41,13 +42,13 @@ pub fn run(args: &SlurmConfArgs, global: &Global, output: &Output) -> Result<Exi
     Ok(exit::OK)
 }
 
-fn usual_directory(config: &Config) -> PathBuf {
+pub(super) fn usual_directory(config: &Config) -> PathBuf {
     let named = std::env::var_os("SLURM_CONF").map(PathBuf::from).or_else(|| config.slurm.conf.clone());
     let directory = named.as_deref().and_then(Path::parent).filter(|it| it.is_absolute());
     directory.unwrap_or(Path::new(DIRECTORY)).to_owned()
 }
 
-fn pool(args: &SlurmConfArgs, config: &Config) -> Result<Pool, CliError> {
+pub(super) fn pool(args: &SlurmConfArgs, config: &Config) -> Result<Pool, CliError> {
     let no_list =
         |text: &str| CliError::Usage(format!("'{text}' is no list of nodes; write n[1-2] or n1,n2"));
     let names = expand(&args.nodes).map_err(|_| no_list(&args.nodes))?;
@@ -77,7 +78,7 @@ fn device_files(list: &str) -> Option<Vec<String>> {
 }
 
 /// The files that matter, with what slurm.conf includes. One that is not there is an empty one.
-fn read_all(directory: &Path) -> Result<Files, CliError> {
+pub(super) fn read_all(directory: &Path) -> Result<Files, CliError> {
     let mut files = Files::default();
     let mut wanted: Vec<String> = [SLURM_CONF, "gres.conf", "job_submit.lua"].map(str::to_owned).into();
     while let Some(name) = wanted.pop() {
@@ -115,17 +116,22 @@ fn answer(directory: &Path, before: &Files, proposal: &Proposal) -> Answer {
 fn diff(directory: &Path, before: &Files, after: &Files) -> String {
     let mut text = String::new();
     for (name, new) in after.0.iter().filter(|(name, new)| before.text(name) != new.as_str()) {
-        let old = before.text(name);
-        let inside = within(directory, name);
-        let from = if old.is_empty() { "/dev/null".to_owned() } else { format!("a/{inside}") };
-        let diff = TextDiff::from_lines(old, new.as_str());
-        text += &diff
-            .unified_diff()
-            .context_radius(CONTEXT_LINES)
-            .header(&from, &format!("b/{inside}"))
-            .to_string();
+        let old = Some(before.text(name)).filter(|text| !text.is_empty());
+        text += &unified(&within(directory, name), old, Some(new));
     }
     text
+}
+
+/// One file, of an absolute path; `None`: there is none.
+pub(super) fn diff_of(path: &Path, old: Option<&str>, new: Option<&str>) -> String {
+    unified(path.display().to_string().trim_start_matches('/'), old, new)
+}
+
+fn unified(name: &str, old: Option<&str>, new: Option<&str>) -> String {
+    let head =
+        |side: &str, text: Option<&str>| text.map_or("/dev/null".to_owned(), |_| format!("{side}/{name}"));
+    let diff = TextDiff::from_lines(old.unwrap_or_default(), new.unwrap_or_default());
+    diff.unified_diff().context_radius(CONTEXT_LINES).header(&head("a", old), &head("b", new)).to_string()
 }
 
 /// A file's name as seen from the directory, if it lies in it.

@@ -14,11 +14,11 @@ pub(super) fn propose(proposal: &mut Proposal, pool: &Pool) {
     job_submit(proposal, pool);
 }
 
-fn plugstack(proposal: &mut Proposal) {
+pub(super) fn plugstack(proposal: &mut Proposal) {
     let name = proposal.files.plugstack();
     let text = proposal.files.text(&name);
     if let Some((word, _)) = lines_of_ours(text).into_iter().find(|(word, _)| word != "optional") {
-        proposal.note(format!("{name} loads pillion.so as '{word}': write 'optional', for a required plugin that fails drains its node"));
+        proposal.first(format!("{name} loads pillion.so as '{word}': write 'optional', for a required plugin that fails drains its node"));
     } else if lines_of_ours(text).is_empty() {
         proposal.files.append(&name, PLUGIN_LINE);
     }
