@@ -15,12 +15,20 @@ const GUIDES: [(&str, &str); 3] = [
     ("docs/operator-guide.md", include_str!("../../docs/operator-guide.md")),
 ];
 /// Other texts that name commands.
-const TEXTS: [(&str, &str); 5] = [
+const TEXTS: [(&str, &str); 13] = [
     ("README.md", include_str!("../../README.md")),
     ("docs/faq.md", include_str!("../../docs/faq.md")),
     ("docs/site-policy.md", include_str!("../../docs/site-policy.md")),
     ("docs/planning-on-files.md", include_str!("../../docs/planning-on-files.md")),
     ("docs/backtest.md", include_str!("../../docs/backtest.md")),
+    ("docs/compare.md", include_str!("../../docs/compare.md")),
+    ("docs/frameworks.md", include_str!("../../docs/frameworks.md")),
+    ("docs/quickstart.md", include_str!("../../docs/quickstart.md")),
+    ("docs/runbook.md", include_str!("../../docs/runbook.md")),
+    ("docs/security.md", include_str!("../../docs/security.md")),
+    ("docs/sizing.md", include_str!("../../docs/sizing.md")),
+    ("docs/support.md", include_str!("../../docs/support.md")),
+    ("docs/upgrade.md", include_str!("../../docs/upgrade.md")),
 ];
 /// The job of the guides.
 const JOB: &str = "4711";

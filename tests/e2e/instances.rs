@@ -5,7 +5,7 @@ use pillion_agent::share::{Own, ShareTable};
 use pillion_core::device::Mechanism;
 use pillion_core::mig::{Geometry, Slot};
 use pillion_core::share::{Share, Sharing};
-use pillion_core::{DecisionId, GresType, JobStart, SlurmJobId, UserId};
+use pillion_core::{DecisionId, GresType, JobStart, Shards, SlurmJobId, UserId};
 use pillion_tests::cluster::spec::{JobSubmit, NodeBackend, PoolNode};
 use pillion_tests::wait::{Look, wait_for};
 use pillion_tests::{Cluster, ClusterSpec};
@@ -87,14 +87,28 @@ fn seven(cluster: &mut Cluster, round: u32) -> Vec<SlurmJobId> {
 /// Held jobs of these users, for each of which a share of this instance is written down for the agent that starts next.
 pub(crate) fn held(cluster: &Cluster, round: u32, places: &[(&str, Slot)], script: &str) -> Vec<SlurmJobId> {
     let geometry = Geometry::of_model(MODEL).unwrap();
+    let tenants = places.iter().map(|(user, slot)| {
+        let sharing = Sharing::Mig { profile: slot.profile, start: slot.start };
+        (*user, sharing, geometry.shards(slot.profile))
+    });
+    held_by(cluster, round, &tenants.collect::<Vec<_>>(), script)
+}
+
+/// The same of whatever they are to have.
+pub(crate) fn held_by(
+    cluster: &Cluster,
+    round: u32,
+    tenants: &[(&str, Sharing, Shards)],
+    script: &str,
+) -> Vec<SlurmJobId> {
     let state = cluster.layout().path("agent/n1");
     std::fs::create_dir_all(&state).unwrap();
     // Those of the round before are over, and an agent that had begun meanwhile would have seen it.
     let _ = std::fs::remove_file(state.join("shares.json"));
     let mut table = ShareTable::open(state.join("shares.json"));
     let mut jobs = Vec::new();
-    for (decision, (user, slot)) in (u64::from(round) * 10 + 1..).zip(places) {
-        let shards = geometry.shards(slot.profile);
+    for (decision, (user, sharing, shards)) in (u64::from(round) * 10 + 1..).zip(tenants) {
+        let (sharing, shards) = (*sharing, *shards);
         let gres = format!("--gres=shard:g0:{}", shards.count());
         let job = cluster.submit_as(user, script, &["-H", "-p", "shared", "-c1", "--mem=10", &gres]).unwrap();
         let share = Share {
@@ -102,7 +116,7 @@ pub(crate) fn held(cluster: &Cluster, round: u32, places: &[(&str, Slot)], scrip
             start: JobStart { job_id: job, restart_count: 0 },
             uid: UserId(std::fs::metadata(cluster.home(user)).unwrap().uid()),
             gres_type: GresType::new("g0"),
-            sharing: Sharing::Mig { profile: slot.profile, start: slot.start },
+            sharing,
             shards,
         };
         table.insert(share, Own::default()).unwrap();

@@ -17,6 +17,7 @@ mod identity;
 mod install;
 mod instance_deaths;
 mod instances;
+mod instances_shared;
 mod jobs;
 mod killed;
 mod learning;

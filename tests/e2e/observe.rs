@@ -2,6 +2,8 @@
 //! neither they nor Slurm's records of them are other than without us.
 
 use pillion_core::SlurmJobId;
+use pillion_tests::process::Program;
+use pillion_tests::testbed::search_path;
 use pillion_tests::unchanged::Looks;
 use pillion_tests::wait::{Look, wait_for};
 use pillion_tests::{Cluster, ClusterSpec};
@@ -115,4 +117,24 @@ fn an_unchanged_cluster_is_observed_and_learnt_from() {
     before.wait_until_slurm_looks_so(&cluster).unwrap();
     assert_eq!(before.differences(&Looks::take(&cluster).unwrap()), [""; 0], "with all that was learnt");
     cluster.stop_observing().unwrap();
+}
+
+/// The demo of an unchanged cluster in the shadow, by its own program: it fails where anything is otherwise than without us.
+#[test]
+fn the_demo_of_a_shadow_tells_what_would_have_been_done() {
+    let output = tempfile::tempdir().unwrap();
+    let program = Program::new("pillion-demo").inherit_environment().env("PATH", search_path());
+    let told = program.args(["--observe", "--output", output.path().to_str().unwrap()]).stdout().unwrap();
+    for expected in [
+        "pillion idle",
+        "pillion shadow report",
+        "would have come to be beside others",
+        "their memory fits",
+        "GPU-hours that would have been saved",
+        "no: Slurm gave it a whole GPU",
+        "it would have started",
+        "No word is otherwise",
+    ] {
+        assert!(told.contains(expected), "no '{expected}' in {told}");
+    }
 }

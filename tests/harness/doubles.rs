@@ -62,7 +62,10 @@ pub(crate) fn start_exporter(cluster: &mut Cluster, node: &str) -> Result<()> {
 fn library_toml(cluster: &Cluster, node: &str) -> Result<String> {
     let backend = backend(cluster, node);
     match backend {
-        NodeBackend::Simulated | NodeBackend::SimulatedThroughTest => Ok(String::new()),
+        // A real GPU's driver is found where every agent looks for it.
+        NodeBackend::Simulated | NodeBackend::SimulatedThroughTest | NodeBackend::NvidiaGpu => {
+            Ok(String::new())
+        }
         NodeBackend::Xpum => Ok("[intel]\nlibrary = \"/nowhere/libze_loader.so.1\"\n".to_owned()),
         NodeBackend::Nvidia | NodeBackend::NvidiaAndDcgm | NodeBackend::NvidiaWithoutDriver => {
             let library = match backend {

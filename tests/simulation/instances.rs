@@ -4,15 +4,35 @@
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::mig::{Geometry, Slot};
-use pillion_core::{GresType, JobStart, UnixTime};
-use std::collections::BTreeMap;
+use pillion_core::share::Share;
+use pillion_core::{GresType, JobStart, Shards, UnixTime, UserId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An instance that is there.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Made {
     slot: Slot,
-    /// Whose it is, or is to be.
-    tenant: Option<JobStart>,
+    /// Whose it is, or is to be: one's, or several of one user who share it.
+    tenants: BTreeMap<JobStart, Tenant>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Tenant {
+    uid: UserId,
+    shares_it: bool,
+    shards: Shards,
+}
+
+impl From<&Share> for Tenant {
+    fn from(share: &Share) -> Self {
+        Self { uid: share.uid, shares_it: share.mechanism().has_daemon(), shards: share.shards }
+    }
+}
+
+impl Made {
+    fn is_empty(&self) -> bool {
+        self.tenants.is_empty()
+    }
 }
 
 /// How the devices of a node are cut.
@@ -28,6 +48,8 @@ pub(crate) struct Instances {
     /// How many were made, and how often the driver refused.
     pub(crate) made_count: usize,
     pub(crate) refused_count: usize,
+    /// The most who shared one instance.
+    pub(crate) together_max: usize,
 }
 
 impl Instances {
@@ -41,7 +63,7 @@ impl Instances {
 
     /// Whether anybody has one there, or is to have one.
     pub(crate) fn has_tenants(&self, gres_type: &GresType) -> bool {
-        self.of(gres_type).iter().any(|made| made.tenant.is_some())
+        self.of(gres_type).iter().any(|made| !made.is_empty())
     }
 
     /// Makes an instance for a start, as its share says. What stands empty in its way is taken away first.
@@ -49,26 +71,32 @@ impl Instances {
         &mut self,
         device: &DeviceDescription,
         slot: Slot,
-        start: JobStart,
+        share: &Share,
     ) -> Result<(), String> {
+        let (start, own) = (share.start, Tenant::from(share));
         let geometry = device.geometry.as_ref().ok_or("it cannot be cut")?;
         assert!(
             !self.foreign.contains_key(&device.gres_type),
             "a device with a foreign instance is nobody's to cut"
         );
         let made = self.made.entry(device.gres_type.clone()).or_default();
-        if let Some(own) = made.iter().find(|made| made.tenant == Some(start)) {
-            return if own.slot == slot { Ok(()) } else { Err("it has another one".to_owned()) };
+        if let Some(known) = made.iter().find(|made| made.tenants.contains_key(&start)) {
+            return if known.slot == slot { Ok(()) } else { Err("it has another one".to_owned()) };
         }
         if let Some(standing) = made.iter_mut().find(|made| made.slot == slot) {
-            if standing.tenant.is_some() {
+            let may_share = |other: &Tenant| other.uid == own.uid && other.shares_it && own.shares_it;
+            assert!(
+                standing.tenants.values().all(|other| other.uid == own.uid),
+                "{start} is to share {slot} with another user"
+            );
+            if !standing.tenants.values().all(may_share) {
                 return Err("it is another's".to_owned());
             }
-            standing.tenant = Some(start);
+            standing.tenants.insert(start, own);
+            self.together_max = self.together_max.max(standing.tenants.len());
             return Ok(());
         }
-        let taken: Vec<Slot> =
-            made.iter().filter(|made| made.tenant.is_some()).map(|made| made.slot).collect();
+        let taken: Vec<Slot> = made.iter().filter(|made| !made.is_empty()).map(|made| made.slot).collect();
         geometry.check(&[taken.as_slice(), &[slot]].concat()).map_err(|why| why.to_string())?;
         let all: Vec<Slot> = made.iter().map(|made| made.slot).collect();
         if geometry.check(&[all.as_slice(), &[slot]].concat()).is_err() {
@@ -76,17 +104,17 @@ impl Instances {
                 self.refused_count += 1;
                 return Err("held: what stands there cannot be taken away".to_owned());
             }
-            made.retain(|made| made.tenant.is_some());
+            made.retain(|made| !made.is_empty());
         }
-        made.push(Made { slot, tenant: Some(start) });
+        made.push(Made { slot, tenants: BTreeMap::from([(start, own)]) });
         self.made_count += 1;
         Ok(())
     }
 
     /// A start is over, or will not come: its instance is nobody's, and a device that is nobody's rests whole.
     pub(crate) fn take_back(&mut self, start: JobStart) {
-        for made in self.made.values_mut().flatten().filter(|made| made.tenant == Some(start)) {
-            made.tenant = None;
+        for made in self.made.values_mut().flatten() {
+            made.tenants.remove(&start);
         }
         self.rest();
     }
@@ -94,7 +122,7 @@ impl Instances {
     /// Makes whole what is nobody's.
     pub(crate) fn rest(&mut self) {
         for made in self.made.values_mut() {
-            let is_empty = !made.is_empty() && made.iter().all(|made| made.tenant.is_none());
+            let is_empty = !made.is_empty() && made.iter().all(Made::is_empty);
             if is_empty && self.refuses {
                 self.refused_count += 1;
             } else if is_empty {
@@ -108,11 +136,11 @@ impl Instances {
     pub(crate) fn make_whole(&mut self, gres_type: &GresType, runs: impl Fn(JobStart) -> bool) -> bool {
         for made in self.made.get_mut(gres_type).into_iter().flatten() {
             assert!(
-                !made.tenant.is_some_and(&runs),
+                !made.tenants.keys().copied().any(&runs),
                 "{gres_type} is given whole while somebody runs in {}",
                 made.slot
             );
-            made.tenant = None;
+            made.tenants.clear();
         }
         self.rest();
         self.of(gres_type).is_empty()
@@ -122,12 +150,8 @@ impl Instances {
     pub(crate) fn conditions(&self, devices: &[DeviceDescription], at: UnixTime) -> Vec<DeviceCondition> {
         let condition = |device: &DeviceDescription| {
             let gres_type = device.gres_type.clone();
-            let empty: Vec<Slot> = self
-                .of(&gres_type)
-                .iter()
-                .filter(|made| made.tenant.is_none())
-                .map(|made| made.slot)
-                .collect();
+            let empty: Vec<Slot> =
+                self.of(&gres_type).iter().filter(|made| made.is_empty()).map(|made| made.slot).collect();
             let held = (self.refuses && !empty.is_empty()).then_some(FaultKind::Held);
             let divided = self.foreign.contains_key(&gres_type).then_some(FaultKind::Divided);
             let fault = |kind| DeviceFault { kind, detail: String::new(), since: at };
@@ -157,13 +181,21 @@ impl Instances {
             };
             assert_eq!(geometry.check(&slots), Ok(()), "instances of {}", device.gres_type);
             check_shards(geometry, &slots);
-            let is_anybodys = made.iter().any(|made| made.tenant.is_some());
+            for Made { slot, tenants } in made {
+                let users: BTreeSet<UserId> = tenants.values().map(|tenant| tenant.uid).collect();
+                assert!(users.len() <= 1, "{slot} of {} has tenants of {users:?}", device.gres_type);
+                let booked: u32 = tenants.values().map(|tenant| u32::from(tenant.shards.count())).sum();
+                let all = u32::from(geometry.shards(slot.profile).count());
+                assert!(booked <= all, "{slot} is {all} shards, and {booked} are booked: {tenants:?}");
+            }
+            let is_anybodys = made.iter().any(|made| !made.is_empty());
             let rests_whole = made.is_empty() || is_anybodys || self.refuses || !is_agent_alive;
             assert!(rests_whole, "{} is nobody's and does not rest whole: {made:?}", device.gres_type);
         }
         for (start, gres_type, slot) in runs {
-            let own = Made { slot: *slot, tenant: Some(*start) };
-            assert!(self.of(gres_type).contains(&own), "the instance of {start} is gone before it: {slot}");
+            let mut here = self.of(gres_type).iter();
+            let is_there = here.any(|made| made.slot == *slot && made.tenants.contains_key(start));
+            assert!(is_there, "the instance of {start} is gone before it: {slot}");
         }
     }
 }

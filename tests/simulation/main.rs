@@ -68,6 +68,8 @@ struct Lived {
     walled_peak: usize,
     /// How often a driver refused to take instances away.
     refused_count: usize,
+    /// The most who shared one instance.
+    together_max: usize,
 }
 
 /// What many seeds came to.
@@ -136,6 +138,7 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
     let World { shared_starts, tenants_peak, requeued_count, sent_back_count, walled_peak, .. } = world;
     let forgot_count = world.forgot_stored_at.len();
     let refused_count = world.nodes[0].instances.refused_count;
+    let together_max = world.nodes[0].instances.together_max;
     outcome
         .map(|()| Lived {
             shared_starts,
@@ -145,6 +148,7 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
             forgot_count,
             walled_peak,
             refused_count,
+            together_max,
         })
         .map_err(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
@@ -211,12 +215,13 @@ fn cluster_sim_in_instances() {
     }
     let from = number_of("FROM").unwrap_or(FROM);
     let seeds = from..from + number_of("CUT_SEEDS").unwrap_or(CUT_SEEDS);
-    let (mut failed, mut walled, mut refused) = (Vec::new(), 0, 0);
+    let (mut failed, mut walled, mut refused, mut together) = (Vec::new(), 0, 0, 0);
     for seed in seeds.clone() {
         match run_world(World::with_instances(seed), false) {
             Ok(lived) => {
                 walled += u64::from(lived.walled_peak >= 2);
                 refused += u64::from(lived.refused_count > 0);
+                together += u64::from(lived.together_max > 1);
             }
             Err(error) => {
                 println!("CUT_SEED={seed}: {error}");
@@ -226,8 +231,11 @@ fn cluster_sim_in_instances() {
     }
     let count = seeds.end - seeds.start;
     println!(
-        "{count} seeds, {walled} with two or more in instances at once, {refused} in which a driver refused"
+        "{count} seeds, {walled} with two or more in instances at once, {together} with two in one, {refused} in which a driver refused"
     );
     assert!(failed.is_empty(), "{failed:?} failed; replay one by CUT_SEED=..");
-    assert!(walled * 2 > count && refused * 10 > count, "hardly anybody is in an instance: it shows nothing");
+    assert!(
+        walled * 2 > count && refused * 10 > count && together * 20 > count,
+        "hardly anybody is in an instance: it shows nothing"
+    );
 }

@@ -15,7 +15,7 @@ use pillion_core::report::{
 use pillion_core::share::Share;
 use pillion_core::{GresType, JobStart, NodeName, UnixTime, UserId};
 use pillion_device::simulated::{AttachRequest, ClientId, InProcess, Machine, MachineConfig, Phase};
-use pillion_device::{Backend, MpsControl, MpsSettings};
+use pillion_device::{Backend, MpsControl, MpsPlace, MpsSettings};
 use pillion_fake_slurm::FakeSlurm;
 use pillion_slurm::JobState;
 use std::collections::{BTreeMap, VecDeque};
@@ -188,7 +188,7 @@ impl Node {
             EndOrder::End { .. } => EndOutcome::Ended { client_count: 1 },
             EndOrder::LetGo => return None,
         };
-        (run.mechanism == Some(Mechanism::Mps)).then_some(EndResult { start, outcome })
+        run.mechanism.is_some_and(Mechanism::has_daemon).then_some(EndResult { start, outcome })
     }
 
     fn prepare(&mut self, share: &Share) -> Result<(), String> {
@@ -199,7 +199,7 @@ impl Node {
             return if is_whole {
                 Err("somebody has all of it".to_owned())
             } else {
-                self.instances.give(&device, slot, share.start)
+                self.instances.give(&device, slot, share)
             };
         }
         if self.instances.has_tenants(&share.gres_type) {
@@ -209,7 +209,7 @@ impl Node {
             return Err("held: its instances cannot be taken away".to_owned());
         }
         if share.mechanism() == Mechanism::Mps
-            && MpsControl::status(&mut self.backend, device.index)
+            && MpsControl::status(&mut self.backend, &MpsPlace::device(device.index))
                 .map_err(|error| error.to_string())?
                 .is_none()
         {
@@ -222,7 +222,7 @@ impl Node {
                 cap_default: None,
                 memory_limit_bytes_default: None,
             };
-            MpsControl::prepare(&mut self.backend, device.index, &settings)
+            MpsControl::prepare(&mut self.backend, &MpsPlace::device(device.index), &settings)
                 .map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -260,7 +260,7 @@ impl Node {
         let mut variables = vec![("SLURM_JOB_GPUS".to_owned(), device.index.to_string())];
         match device.mechanism {
             Mechanism::Ccs => variables.push(("ZE_AFFINITY_MASK".to_owned(), device.index.to_string())),
-            Mechanism::Mps | Mechanism::Mig | Mechanism::TimeSliced => {
+            Mechanism::Mps | Mechanism::Mig | Mechanism::MigMps | Mechanism::TimeSliced => {
                 variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), device.index.to_string()));
             }
         }
@@ -366,7 +366,7 @@ impl Node {
             self.device(&run.gres_type).filter(|_| is_free && !is_awaited && self.is_agent_alive)
         {
             let index = device.index;
-            let _ = MpsControl::release(&mut self.backend, index);
+            let _ = MpsControl::release(&mut self.backend, &MpsPlace::device(index));
         }
     }
 

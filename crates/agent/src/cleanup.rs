@@ -8,11 +8,12 @@ use crate::config::{Config, mps_directory};
 use crate::inventory;
 use crate::mechanism::mig::orphans::{self, Left};
 use crate::mechanism::mig::record::{self, Record};
+use crate::mechanism::mps::directory_name_of;
 use crate::poke::poke;
 use crate::procfs::ProcFs;
 use crate::sampler::SamplerState;
 use pillion_core::share::Share;
-use pillion_core::{Clock, GresType, JobStart, SlurmJobId, SystemClock};
+use pillion_core::{Clock, JobStart, SlurmJobId, SystemClock};
 use pillion_device::mps;
 use serde::de::DeserializeOwned;
 use std::io;
@@ -116,12 +117,10 @@ fn end_daemons(config: &Config, ending: Option<SlurmJobId>) -> anyhow::Result<()
     Ok(())
 }
 
-/// Whether a job other than `ending` holds a share of the device whose daemon has this name.
+/// Whether a job other than `ending` holds a share of the device, or of the instance, whose daemon has this name.
 fn is_wanted(shares: &[Share], name: &str, ending: Option<SlurmJobId>) -> bool {
     shares.iter().any(|share| {
-        share.mechanism().has_daemon()
-            && share.gres_type == GresType::new(name)
-            && Some(share.start.job_id) != ending
+        directory_name_of(share).is_some_and(|own| own == name) && Some(share.start.job_id) != ending
     })
 }
 
@@ -164,6 +163,15 @@ mod tests {
         assert!(is_wanted(&shares, "g3", job(34)) && is_wanted(&shares, "g3", None));
         assert!(!is_wanted(&shares, "g3", job(33)), "34 shares without MPS");
         assert!(!is_wanted(&shares, "g0", None));
+        let slot: pillion_core::mig::Slot = "3g.40gb@4".parse().unwrap();
+        let (profile, start) = (slot.profile, slot.start);
+        let sharing =
+            pillion_core::share::Sharing::MigMps { profile, start, cap: None, memory_limit_bytes: None };
+        let inside = [35, 36].map(|job| Share { sharing, ..share(job, Mechanism::TimeSliced) });
+        assert!(
+            is_wanted(&inside, "g3-3g.40gb@4", job(35)) && !is_wanted(&inside[..1], "g3-3g.40gb@4", job(35))
+        );
+        assert!(!is_wanted(&inside, "g3", None) && !is_wanted(&inside, "g3-3g.40gb@0", None));
     }
 
     #[test]

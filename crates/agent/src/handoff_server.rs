@@ -338,7 +338,7 @@ impl HandoffServer {
             info!(%start, "no decision for this start; it runs without a cap");
             return HandoffReply { set: share::profiling(progress.as_deref()), ..HandoffReply::unknown() };
         };
-        let mps_pipe_directory = (self.mps_pipe_directory)(&device.gres_type);
+        let mps_pipe_directory = (self.mps_pipe_directory)(&device.gres_type, share.sharing.mig_slot());
         let Own { mps_partition, instance } = self.node.own(share.start);
         let paths = SharePaths { progress, mps_pipe_directory, mps_partition, instance };
         let set = share::environment(share, &device, &paths);

@@ -21,11 +21,11 @@ pub const PROGRESS_VARIABLE: &str = "PILLION_PROGRESS";
 pub struct SharePaths {
     /// Its progress file, where one could be made.
     pub progress: Option<PathBuf>,
-    /// The pipe directory of the device's MPS daemon.
+    /// The pipe directory of the MPS daemon of the device, or of its instance.
     pub mps_pipe_directory: PathBuf,
     /// The name of its own SM partition there, where it has one.
     pub mps_partition: Option<String>,
-    /// The name of its own instance, where it has one.
+    /// The name of its instance, where it has one.
     pub instance: Option<DeviceUuid>,
 }
 
@@ -37,8 +37,16 @@ pub fn environment(share: &Share, device: &DeviceDescription, paths: &SharePaths
         Sharing::Mps { cap, memory_limit_bytes } => {
             let SharePaths { mps_pipe_directory, mps_partition, .. } = paths;
             let limits = (cap, memory_limit_bytes);
-            mechanism::mps::environment(limits, device, mps_pipe_directory, mps_partition.as_deref())
+            mechanism::mps::environment(limits, &device.uuid, mps_pipe_directory, mps_partition.as_deref())
         }
+        Sharing::MigMps { cap, memory_limit_bytes, .. } => match &paths.instance {
+            Some(instance) => {
+                let limits = (cap, memory_limit_bytes);
+                mechanism::mps::environment(limits, instance, &paths.mps_pipe_directory, None)
+            }
+            // Of one that is not there nothing is said.
+            None => Vec::new(),
+        },
         Sharing::Ccs { mode } => mechanism::ccs::environment(mode, device),
         Sharing::Mig { .. } => paths.instance.as_ref().map(mechanism::mig::environment).unwrap_or_default(),
         Sharing::TimeSliced => Vec::new(),
@@ -283,6 +291,36 @@ pub(crate) mod tests {
         );
         assert_eq!(container_bind(&tenant, &paths()), None);
         assert_eq!(set(None)[0].0, PROGRESS_VARIABLE, "of one that is not there nothing is said");
+    }
+
+    #[test]
+    fn who_shares_an_instance_is_told_its_name_its_daemon_and_his_part_of_it() {
+        let slot: pillion_core::mig::Slot = "3g.71gb@4".parse().unwrap();
+        let sharing = Sharing::MigMps {
+            profile: slot.profile,
+            start: slot.start,
+            cap: Some(Fraction::clamped(0.4)),
+            memory_limit_bytes: Some(30 << 30),
+        };
+        let tenant = Share { sharing, ..share(33, Mechanism::TimeSliced) };
+        let pipe = PathBuf::from("/run/pillion/mps/g3-3g.71gb@4/pipe");
+        let told = |instance| {
+            let paths = SharePaths { instance, mps_pipe_directory: pipe.clone(), ..paths() };
+            let set = environment(&tenant, &device(Mechanism::Mps), &paths);
+            assert_eq!(container_bind(&tenant, &paths), Some(pipe.display().to_string()));
+            set.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+        };
+        let expected = [
+            "CUDA_VISIBLE_DEVICES=MIG-5",
+            "CUDA_MPS_PIPE_DIRECTORY=/run/pillion/mps/g3-3g.71gb@4/pipe",
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=40",
+            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=30720M",
+        ];
+        assert_eq!(told(Some(DeviceUuid::new("MIG-5")))[..4], expected);
+        assert!(
+            !told(None).iter().any(|it| it.starts_with("CUDA")),
+            "of one that is not there nothing is said"
+        );
     }
 
     #[test]

@@ -56,7 +56,11 @@ pub fn part(
     slot: Option<impl std::fmt::Display>,
 ) -> Option<String> {
     let held = cap.map(|cap| fraction(Some(cap))).or_else(|| mode.map(|mode| format!("1/{mode} card")));
-    held.or_else(|| slot.map(|slot| slot.to_string()))
+    match (slot, held) {
+        // Of an instance that it shares a part.
+        (Some(slot), Some(held)) => Some(format!("{held} of {slot}")),
+        (slot, held) => held.or_else(|| slot.map(|slot| slot.to_string())),
+    }
 }
 
 /// A cap: `40 %` of the compute units, or `none`.

@@ -143,6 +143,10 @@ fn beside_a_pool(scheduler: &Scheduler) -> Vec<(&'static str, String)> {
         let sentence = "\"shadow\" decides on observed partitions; name them (observe.partitions), or write mode = \"off\"";
         wrong.push(("mode", sentence.to_owned()));
     }
+    if observed.is_empty() && scheduler.observe.shadow {
+        let sentence = "true decides on observed partitions; name them (observe.partitions), or remove it";
+        wrong.push(("observe.shadow", sentence.to_owned()));
+    }
     wrong
 }
 

@@ -80,6 +80,10 @@ pub struct ObserveConfig {
     /// pool as well are the pool's.
     #[schemars(extend("x-example" = ["gpu"]))]
     pub partitions: Vec<String>,
+    /// Decides on their jobs whatever the mode is, as mode = "shadow" does: nothing is done of it, and it is scored. So one node can be
+    /// an active pool while the rest of the site is only looked at, and what is measured in that pool is held against what was
+    /// foretold (pillion shadow report).
+    pub shadow: bool,
 }
 
 /// `[slurm]`: how Slurm's programs are run.
@@ -115,7 +119,8 @@ pub struct DatabaseConfig {
     /// events can tell. What was learnt from them, and what sharing gained by the hour, is kept for ever. 0: all of it for ever.
     #[schemars(range(min = 0, max = 36500))]
     pub history_kept_days: u32,
-    /// How many days the samples of the devices are kept, some kilobytes a device and hour.
+    /// How many days the samples of the devices are kept: some 6 MB for an hour of a device with work on it, at most a tenth of that
+    /// without.
     #[schemars(range(min = 1, max = 3650))]
     pub samples_kept_days: u32,
 }
@@ -257,6 +262,10 @@ pub struct PolicyConfig {
     /// (--colocate=isolation=hard), never for less.
     #[schemars(with = "String", extend("enum" = ["shared", "hard"]))]
     pub isolation: Isolation,
+    /// Whether two jobs of one user may share one MIG instance, by an MPS daemon of its own, where both keep their promises in it. Never two
+    /// users. How fast they are there is foretold from their runs on whole devices and was measured on no GPU yet; what becomes of such
+    /// runs teaches nothing of pairs, and no watch follows their promises. Agents of an earlier release refuse such shares.
+    pub share_instances: bool,
     /// What a plan maximises: "throughput" (GPU-hours saved), "energy" or "throughput-per-watt".
     #[schemars(with = "String", extend("enum" = ["throughput", "energy", "throughput-per-watt"]))]
     pub objective: Objective,
@@ -454,6 +463,7 @@ impl Default for PolicyConfig {
         Self {
             users: Users::SameUser,
             isolation: Isolation::Shared,
+            share_instances: false,
             objective: Objective::Throughput,
             slowdown_ratio_max: 1.25,
             memory_margin_fraction: 0.05,

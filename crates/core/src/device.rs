@@ -19,6 +19,10 @@ pub enum Mechanism {
     Ccs,
     /// NVIDIA's Multi-Instance GPU: an instance a tenant, with memory, caches and compute units that nobody else meets.
     Mig,
+    /// MPS inside an instance: tenants of one user share it as clients of a daemon of its own, behind the wall of MIG. No device is
+    /// shared so as a whole.
+    #[serde(rename = "mig-mps")]
+    MigMps,
     /// Plain time slicing.
     #[default]
     #[serde(rename = "none")]
@@ -27,27 +31,28 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Mps, Self::Ccs, Self::Mig, Self::TimeSliced];
-    /// As written everywhere: `mps`, `ccs`, `mig`, `none`.
+    pub const ALL: [Self; 5] = [Self::Mps, Self::Ccs, Self::Mig, Self::MigMps, Self::TimeSliced];
+    /// As written everywhere: `mps`, `ccs`, `mig`, `mig-mps`, `none`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Mps => "mps",
             Self::Ccs => "ccs",
             Self::Mig => "mig",
+            Self::MigMps => "mig-mps",
             Self::TimeSliced => "none",
         }
     }
     /// Whether something is set up on the device for it, and taken down when nobody shares any more.
     pub const fn is_set_up(self) -> bool {
         match self {
-            Self::Mps | Self::Ccs | Self::Mig => true,
+            Self::Mps | Self::Ccs | Self::Mig | Self::MigMps => true,
             Self::TimeSliced => false,
         }
     }
     /// Whether each tenant can be held to a part of the compute units and of the memory.
     pub const fn can_cap(self) -> bool {
         match self {
-            Self::Mps => true,
+            Self::Mps | Self::MigMps => true,
             Self::Ccs | Self::Mig | Self::TimeSliced => false,
         }
     }
@@ -55,22 +60,29 @@ impl Mechanism {
     pub const fn has_modes(self) -> bool {
         match self {
             Self::Ccs => true,
-            Self::Mps | Self::Mig | Self::TimeSliced => false,
+            Self::Mps | Self::Mig | Self::MigMps | Self::TimeSliced => false,
         }
     }
-    /// Whether tenants are clients of one daemon a device, by which the end of one can end the others.
+    /// Whether tenants are clients of one daemon, of the device or of their instance, by which the end of one can end the others.
     pub const fn has_daemon(self) -> bool {
         match self {
-            Self::Mps => true,
+            Self::Mps | Self::MigMps => true,
             Self::Ccs | Self::Mig | Self::TimeSliced => false,
         }
     }
-    /// Whether each tenant has an instance of its own, so that nobody meets anybody: whoever is there says nothing of how fast
-    /// another is, and there are no pairs.
+    /// Whether tenants are in instances of the device: whoever is in another one is met by nobody, and says nothing of how fast
+    /// another is.
     pub const fn has_instances(self) -> bool {
         match self {
-            Self::Mig => true,
+            Self::Mig | Self::MigMps => true,
             Self::Mps | Self::Ccs | Self::TimeSliced => false,
+        }
+    }
+    /// Whether each tenant has an instance to itself, so that nobody meets anybody, and there are no pairs.
+    pub const fn meets_nobody(self) -> bool {
+        match self {
+            Self::Mig => true,
+            Self::Mps | Self::Ccs | Self::MigMps | Self::TimeSliced => false,
         }
     }
 }
@@ -83,7 +95,7 @@ impl fmt::Display for Mechanism {
 
 /// A word that names no mechanism.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a mechanism; allowed are mps, ccs, mig and none")]
+#[error("'{0}' is not a mechanism; allowed are mps, ccs, mig, mig-mps and none")]
 pub struct UnknownMechanism(pub String);
 
 impl std::str::FromStr for Mechanism {

@@ -7,15 +7,16 @@
 //! | P-2 | the memory that tenants of a device were admitted with never exceeds the device's |
 //! | P-3 | no device has more than 100 shards booked |
 //! | P-4 | nobody holds a whole GPU by `gres/gpu` in a pool |
-//! | P-5 | instances that tenants of a device have can lie on it together |
+//! | P-5 | instances that tenants of a device have can lie on it together; those of one were planned together |
+//! | P-6 | tenants of one instance are one user's |
 //! | R-1 | a start is released at most once |
 //! | R-2 | tenants that run together on a device were planned together, or each in an instance of its own |
 
 use crate::device::DeviceDescription;
-use crate::ids::{GresType, JobStart, NodeName, SlurmJobId};
+use crate::ids::{GresType, JobStart, NodeName, SlurmJobId, UserId};
 use crate::mig::Slot;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Which invariant was violated, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
@@ -65,6 +66,20 @@ pub enum Violation {
         /// Why not.
         why: String,
     },
+    /// P-6: an instance is one user's.
+    #[error("P-6: {node} {gres_type}: {first} and {second} are two users' and share the instance {slot}")]
+    UsersInOneInstance {
+        /// The device's node.
+        node: NodeName,
+        /// The device, by its GRES type.
+        gres_type: GresType,
+        /// The instance.
+        slot: Slot,
+        /// One of the two jobs.
+        first: SlurmJobId,
+        /// The other of the two jobs.
+        second: SlurmJobId,
+    },
     /// a start is released at most once.
     #[error("R-1: start {0} was released more than once")]
     ReleasedTwice(JobStart),
@@ -91,6 +106,7 @@ impl Violation {
             Self::ShardsOverbooked { .. } => "P-3",
             Self::WholeGpuInPool { .. } => "P-4",
             Self::InstancesCollide { .. } => "P-5",
+            Self::UsersInOneInstance { .. } => "P-6",
             Self::ReleasedTwice(_) => "R-1",
             Self::UnplannedNeighbour { .. } => "R-2",
         }
@@ -113,17 +129,19 @@ pub struct Occupant {
     pub gres_type: GresType,
     /// The job that runs there.
     pub job_id: SlurmJobId,
+    /// Whose it is.
+    pub uid: UserId,
     /// What Slurm booked.
     pub shards: u32,
     /// The group of decisions that its tenants were planned in (a joiner carries its host's), `None` without a decision.
     pub group: Option<u64>,
     /// What it was admitted with, where it was.
     pub memory_bytes: Option<u64>,
-    /// The instance that it was planned in; absent = it has none of its own.
+    /// The instance that it was planned in; absent = it is in none.
     pub instance: Option<Slot>,
 }
 
-/// Checks P-2, P-3, P-5 and R-2 over everything that runs. `device_of` gives each device, `None` = unknown.
+/// Checks P-2, P-3, P-5, P-6 and R-2 over everything that runs. `device_of` gives each device, `None` = unknown.
 pub fn check_occupants<'d>(
     occupants: &[Occupant],
     device_of: impl Fn(&NodeName, &GresType) -> Option<&'d DeviceDescription>,
@@ -150,15 +168,34 @@ pub fn check_occupants<'d>(
             let (node, gres_type) = (node.clone(), gres_type.clone());
             violations.push(Violation::MemoryOvercommitted { node, gres_type, admitted_bytes, device_bytes });
         }
-        let slots: Vec<Slot> = tenants.iter().filter_map(|tenant| tenant.instance).collect();
+        // Those who were planned into one together have one.
+        let planned: BTreeSet<(Slot, Option<u64>)> =
+            tenants.iter().filter_map(|tenant| Some((tenant.instance?, tenant.group))).collect();
+        let slots: Vec<Slot> = planned.into_iter().map(|(slot, _)| slot).collect();
         let geometry = device.and_then(|device| device.geometry.as_ref());
         if let Some(Err(why)) = geometry.map(|geometry| geometry.check(&slots)) {
             let (node, gres_type, why) = (node.clone(), gres_type.clone(), why.to_string());
             violations.push(Violation::InstancesCollide { node, gres_type, why });
         }
+        violations.extend(users_in_one_instance(&tenants));
         violations.extend(unplanned_neighbours(&tenants));
     }
     violations
+}
+
+fn users_in_one_instance<'a>(tenants: &'a [&Occupant]) -> impl Iterator<Item = Violation> + 'a {
+    tenants.iter().enumerate().filter_map(|(at, second)| {
+        let slot = second.instance?;
+        let first =
+            tenants[..at].iter().find(|first| first.instance == Some(slot) && first.uid != second.uid)?;
+        Some(Violation::UsersInOneInstance {
+            node: first.node.clone(),
+            gres_type: first.gres_type.clone(),
+            slot,
+            first: first.job_id,
+            second: second.job_id,
+        })
+    })
 }
 
 fn unplanned_neighbours<'a>(tenants: &'a [&Occupant]) -> impl Iterator<Item = Violation> + 'a {
@@ -186,6 +223,7 @@ mod tests {
             node: NodeName::new("n1"),
             gres_type: GresType::new("g0"),
             job_id: SlurmJobId::plain(job),
+            uid: UserId(1000),
             shards,
             group,
             memory_bytes: Some(10),
@@ -237,7 +275,7 @@ mod tests {
         let device = device(100, Geometry::of_model("h100").cloned());
         let walled = |job, slot: &str| Occupant {
             instance: Some(slot.parse().expect("an instance")),
-            ..occupant(job, 42, Some(u64::from(job)))
+            ..occupant(job, 21, Some(u64::from(job)))
         };
         let ids = |occupants: &[Occupant]| -> Vec<&'static str> {
             check_occupants(occupants, |_, _| Some(&device)).iter().map(Violation::id).collect()
@@ -245,5 +283,13 @@ mod tests {
         assert_eq!(ids(&[walled(1, "3g.40gb@0"), walled(2, "3g.40gb@4")]), [""; 0]);
         assert_eq!(ids(&[walled(1, "4g.40gb@0"), walled(2, "2g.20gb@2")]), ["P-5"]);
         assert_eq!(ids(&[walled(1, "3g.40gb@0"), occupant(2, 50, Some(2))]), ["R-2"], "no wall around it");
+        let of =
+            |occupant: Occupant, group, uid| Occupant { group: Some(group), uid: UserId(uid), ..occupant };
+        let together = |group, uid| {
+            [walled(1, "3g.40gb@4"), of(walled(2, "3g.40gb@4"), group, uid), walled(3, "1g.10gb@0")]
+        };
+        assert_eq!(ids(&together(1, 1000)), [""; 0], "planned into one together");
+        assert_eq!(ids(&together(2, 1000)), ["P-5"]);
+        assert_eq!(ids(&together(1, 1001)), ["P-6"]);
     }
 }

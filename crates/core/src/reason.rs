@@ -15,7 +15,9 @@ pub enum Reason {
     Trial,
     /// Starts in an instance of the device that nobody else meets.
     OwnInstance,
-    /// The same, with less memory than it held at most: once, and its user lets it be started again with more.
+    /// Starts in an instance of the device that it shares with another job of its user.
+    SharedInstance,
+    /// In an instance of its own, with less memory than it held at most: once, and its user lets it be started again with more.
     SmallerInstance,
     /// Starts alone, and others may join.
     AloneJoinable,
@@ -126,6 +128,7 @@ impl Reason {
             | Self::Joined
             | Self::Trial
             | Self::OwnInstance
+            | Self::SharedInstance
             | Self::SmallerInstance
             | Self::AloneJoinable
             | Self::NoDeviceFree
@@ -142,6 +145,7 @@ impl Reason {
             Self::Joined => "has joined another",
             Self::Trial => "is tried with another",
             Self::OwnInstance | Self::SmallerInstance => "starts in an instance of its own",
+            Self::SharedInstance => "shares an instance with another job of its user",
             Self::AloneJoinable => "starts alone",
             Self::UnknownWorkload => "one of the two was never measured on this device model",
             Self::MemoryUnknown => "one of the two has no known memory need",
@@ -204,6 +208,7 @@ impl Reason {
             | Self::Joined
             | Self::Trial
             | Self::OwnInstance
+            | Self::SharedInstance
             | Self::SmallerInstance
             | Self::AloneJoinable
             | Self::UnknownWorkload

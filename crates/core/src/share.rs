@@ -33,6 +33,17 @@ pub enum Sharing {
         /// The memory slice at which it starts.
         start: u8,
     },
+    /// In an instance with others of its user, as a client of that instance's MPS daemon.
+    MigMps {
+        /// The size of the instance, as the device's driver names it.
+        profile: MigProfile,
+        /// The memory slice at which it starts.
+        start: u8,
+        /// The most of the instance's compute units that it may use; absent = no cap.
+        cap: Option<Fraction>,
+        /// The most device memory that each of its processes may pin; absent = no limit but the instance's.
+        memory_limit_bytes: Option<u64>,
+    },
 }
 
 impl Sharing {
@@ -43,13 +54,14 @@ impl Sharing {
             Self::Mps { .. } => Mechanism::Mps,
             Self::Ccs { .. } => Mechanism::Ccs,
             Self::Mig { .. } => Mechanism::Mig,
+            Self::MigMps { .. } => Mechanism::MigMps,
         }
     }
     /// A tenant of a device that is shared by `mechanism`, under this cap where it has caps and in this mode where it has
     /// modes: whole unless one is given. Without an instance a device that has them is not shared.
     pub fn by(mechanism: Mechanism, cap: Option<Fraction>, mode: Option<u8>) -> Self {
         match mechanism {
-            Mechanism::TimeSliced | Mechanism::Mig => Self::TimeSliced,
+            Mechanism::TimeSliced | Mechanism::Mig | Mechanism::MigMps => Self::TimeSliced,
             Mechanism::Mps => Self::Mps { cap, memory_limit_bytes: None },
             Mechanism::Ccs => Self::Ccs { mode: mode.unwrap_or(1) },
         }
@@ -59,20 +71,25 @@ impl Sharing {
     pub const fn limited_to(self, memory_limit_bytes: Option<u64>) -> Self {
         match self {
             Self::Mps { cap, .. } => Self::Mps { cap, memory_limit_bytes },
+            Self::MigMps { profile, start, cap, .. } => {
+                Self::MigMps { profile, start, cap, memory_limit_bytes }
+            }
             Self::TimeSliced | Self::Ccs { .. } | Self::Mig { .. } => self,
         }
     }
     /// The fraction of compute units that MPS leaves it; absent without a cap.
     pub const fn cap(self) -> Option<Fraction> {
         match self {
-            Self::Mps { cap, .. } => cap,
+            Self::Mps { cap, .. } | Self::MigMps { cap, .. } => cap,
             Self::TimeSliced | Self::Ccs { .. } | Self::Mig { .. } => None,
         }
     }
     /// The memory limit of each of its processes.
     pub const fn memory_limit_bytes(self) -> Option<u64> {
         match self {
-            Self::Mps { memory_limit_bytes, .. } => memory_limit_bytes,
+            Self::Mps { memory_limit_bytes, .. } | Self::MigMps { memory_limit_bytes, .. } => {
+                memory_limit_bytes
+            }
             Self::TimeSliced | Self::Ccs { .. } | Self::Mig { .. } => None,
         }
     }
@@ -80,13 +97,15 @@ impl Sharing {
     pub const fn ccs_mode(self) -> Option<u8> {
         match self {
             Self::Ccs { mode } => Some(mode),
-            Self::TimeSliced | Self::Mps { .. } | Self::Mig { .. } => None,
+            Self::TimeSliced | Self::Mps { .. } | Self::Mig { .. } | Self::MigMps { .. } => None,
         }
     }
-    /// Its instance.
+    /// Its instance, which may be that of others of its user as well.
     pub const fn mig_slot(self) -> Option<Slot> {
         match self {
-            Self::Mig { profile, start } => Some(Slot { profile, start }),
+            Self::Mig { profile, start } | Self::MigMps { profile, start, .. } => {
+                Some(Slot { profile, start })
+            }
             Self::TimeSliced | Self::Mps { .. } | Self::Ccs { .. } => None,
         }
     }
@@ -94,15 +113,16 @@ impl Sharing {
     pub const fn is_time_sliced(self) -> bool {
         match self {
             Self::TimeSliced => true,
-            Self::Mps { .. } | Self::Mig { .. } => false,
+            Self::Mps { .. } | Self::Mig { .. } | Self::MigMps { .. } => false,
             Self::Ccs { mode } => mode < 2,
         }
     }
-    /// The part that it can use at most of the compute units on which it meets others, 0..=1: in an instance it meets nobody.
+    /// The part that it can use at most of the compute units on which it meets others, 0..=1: in an instance of its own it meets
+    /// nobody, in one that it shares those count.
     pub fn compute_part(self) -> f64 {
         match self {
             Self::TimeSliced | Self::Mig { .. } => 1.0,
-            Self::Mps { cap, .. } => cap.map_or(1.0, Fraction::value),
+            Self::Mps { cap, .. } | Self::MigMps { cap, .. } => cap.map_or(1.0, Fraction::value),
             Self::Ccs { mode } => 1.0 / f64::from(mode.max(1)),
         }
     }
@@ -110,7 +130,7 @@ impl Sharing {
     pub const fn is_of_a_part(self) -> bool {
         match self {
             Self::Ccs { mode } => mode > 1,
-            Self::Mig { .. } => true,
+            Self::Mig { .. } | Self::MigMps { .. } => true,
             Self::TimeSliced | Self::Mps { .. } => false,
         }
     }
@@ -142,7 +162,7 @@ pub enum InvalidSharing {
     #[error("a ccs share needs a mode; allowed are 1, 2 and 4")]
     NoMode,
     /// No instance given.
-    #[error("a mig share needs an instance, as 3g.40gb@4")]
+    #[error("a share of an instance needs its place, as 3g.40gb@4")]
     NoSlot,
 }
 
@@ -151,7 +171,9 @@ impl TryFrom<SharingColumns> for Sharing {
     fn try_from(columns: SharingColumns) -> Result<Self, InvalidSharing> {
         let SharingColumns { mechanism, cap_fraction, ccs_mode, memory_limit_bytes, mig_slot } = columns;
         let implied = match (ccs_mode, cap_fraction, memory_limit_bytes) {
-            _ if mig_slot.is_some() => Mechanism::Mig,
+            // Of an instance of one's own neither is written.
+            (_, None, None) if mig_slot.is_some() => Mechanism::Mig,
+            _ if mig_slot.is_some() => Mechanism::MigMps,
             (Some(_), ..) => Mechanism::Ccs,
             (None, None, None) => Mechanism::TimeSliced,
             (None, ..) => Mechanism::Mps,
@@ -166,6 +188,10 @@ impl TryFrom<SharingColumns> for Sharing {
             Mechanism::Mig => {
                 let Slot { profile, start } = mig_slot.ok_or(InvalidSharing::NoSlot)?;
                 Ok(Self::Mig { profile, start })
+            }
+            Mechanism::MigMps => {
+                let Slot { profile, start } = mig_slot.ok_or(InvalidSharing::NoSlot)?;
+                Ok(Self::MigMps { profile, start, cap: cap_fraction, memory_limit_bytes })
             }
         }
     }
@@ -222,9 +248,20 @@ mod tests {
         let text = r#"{"mechanism":"mps","cap_fraction":0.5,"ccs_mode":null,"memory_limit_bytes":7}"#;
         assert_eq!((serde_json::to_string(&limited).unwrap().as_str(), read(text)), (text, Ok(limited)));
         let walled = Sharing::Mig { profile: "3g.40gb".parse().unwrap(), start: 4 };
+        let together = Sharing::MigMps {
+            profile: "3g.40gb".parse().unwrap(),
+            start: 4,
+            cap: Some(Fraction::clamped(0.5)),
+            memory_limit_bytes: Some(1 << 34),
+        };
         for mechanism in Mechanism::ALL {
-            let sharing =
-                if mechanism.has_instances() { walled } else { Sharing::by(mechanism, None, Some(2)) };
+            let sharing = match mechanism {
+                Mechanism::Mig => walled,
+                Mechanism::MigMps => together,
+                Mechanism::Mps | Mechanism::Ccs | Mechanism::TimeSliced => {
+                    Sharing::by(mechanism, None, Some(2))
+                }
+            };
             assert_eq!(sharing.mechanism(), mechanism);
             assert_eq!(read(&serde_json::to_string(&sharing).unwrap()), Ok(sharing));
         }
@@ -248,7 +285,10 @@ mod tests {
 
     #[test]
     fn an_instance_that_there_cannot_be_is_refused() {
-        assert!(read(r#"{"mechanism":"mig"}"#).unwrap_err().contains("needs an instance"));
+        for mechanism in ["mig", "mig-mps"] {
+            let text = format!(r#"{{"mechanism":"{mechanism}","cap_fraction":0.5}}"#);
+            assert!(read(&text).unwrap_err().contains("needs its place"), "{mechanism}");
+        }
         for slot in ["3g.40gb", "3g.40gb@", "3g.40gb@16", "3g.40gb@04", "@4", "3g.40gb@4@4"] {
             let text = format!(r#"{{"mechanism":"mig","mig_slot":"{slot}"}}"#);
             assert!(read(&text).unwrap_err().contains("instance"), "{slot}");

@@ -26,7 +26,7 @@ mod worker;
 pub use error::DeviceError;
 pub use mechanism::ccs::CcsControl;
 pub use mechanism::mig::MigControl;
-pub use mechanism::mps::{MpsControl, MpsSettings, MpsState, MpsStatus};
+pub use mechanism::mps::{MpsControl, MpsPlace, MpsSettings, MpsState, MpsStatus};
 
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Reading};
 use serde::{Deserialize, Serialize};

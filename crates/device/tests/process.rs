@@ -112,7 +112,7 @@ fn is_root() -> bool {
 fn a_wrong_percentage_shows_as_a_wrong_speed() {
     let driver = Driver::start(&["--model", "h200", "--count", "2", "--time-scale", "300"]);
     let settings = driver.mps(1);
-    let started = driver.backend().prepare(1, &settings);
+    let started = driver.backend().prepare(&pillion_device::MpsPlace::device(1), &settings);
     if !is_root() {
         assert!(matches!(started, Err(DeviceError::Refused { .. })), "{started:?}");
         pillion_test_kit::skipped("MPS is set up by root");

@@ -108,6 +108,9 @@ impl From<PairingDocument> for Pairing {
             let SharingColumns { cap_fraction, memory_limit_bytes, mig_slot, mechanism: _, ccs_mode: _ } =
                 member.sharing.into();
             let sharing = match mig_slot {
+                Some(Slot { profile, start }) if mechanism.has_daemon() => {
+                    Sharing::MigMps { profile, start, cap: cap_fraction, memory_limit_bytes }
+                }
                 Some(Slot { profile, start }) => Sharing::Mig { profile, start },
                 None => Sharing::by(mechanism, cap_fraction, ccs_mode).limited_to(memory_limit_bytes),
             };

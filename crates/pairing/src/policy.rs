@@ -154,6 +154,9 @@ pub struct Policy {
     /// What stands between tenants of different users; a job may ask for more.
     #[serde(skip_serializing_if = "Isolation::is_shared")]
     pub isolation: Isolation,
+    /// Whether two jobs of one user may have one MIG instance together, by an MPS daemon of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub share_instances: bool,
     /// What a plan maximises within its promises.
     pub objective: Objective,
     /// The promise to jobs that name none.
@@ -207,6 +210,7 @@ impl Default for Policy {
             users: UserPolicy::SameUser,
             watch_believes: UserPolicy::SameUser,
             isolation: Isolation::Shared,
+            share_instances: false,
             objective: Objective::Throughput,
             slowdown_ratio_max: SlowdownRatio::try_promise(1.25).expect("1.25 is a promise"),
             memory_margin_fraction: 0.05,

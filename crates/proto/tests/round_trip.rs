@@ -294,10 +294,12 @@ prop_compose! {
         (profile, slice) in (prop::sample::select(vec!["1g.5gb", "3g.40gb", "1g.10gb+me", "7g.141gb"]), 0_u8..8),
     ) -> Share {
         let profile = profile.parse().expect("a name");
-        let sharing = if mechanism.has_instances() {
-            Sharing::Mig { profile, start: slice }
-        } else {
-            Sharing::by(mechanism, cap_fraction, ccs_mode).limited_to(memory_limit_bytes)
+        let sharing = match mechanism {
+            Mechanism::Mig => Sharing::Mig { profile, start: slice },
+            Mechanism::MigMps => Sharing::MigMps { profile, start: slice, cap: cap_fraction, memory_limit_bytes },
+            Mechanism::Mps | Mechanism::Ccs | Mechanism::TimeSliced => {
+                Sharing::by(mechanism, cap_fraction, ccs_mode).limited_to(memory_limit_bytes)
+            }
         };
         Share {
             decision_id: DecisionId(id), start, uid: UserId(uid), gres_type: GresType(gres),
@@ -539,7 +541,10 @@ fn what_cannot_be_is_refused_by_name() {
         ),
         (wire::PrepareShare { ccs_mode: None, ..share.clone() }, "a ccs share needs a mode"),
         (wire::PrepareShare { mechanism: "mps2".into(), ..share.clone() }, "'mps2' is not a mechanism"),
-        (wire::PrepareShare { mechanism: "mig".into(), ..share.clone() }, "a mig share needs an instance"),
+        (
+            wire::PrepareShare { mechanism: "mig".into(), ..share.clone() },
+            "a share of an instance needs its place",
+        ),
         (wire::PrepareShare { mig_slot: Some("3g".into()), ..share.clone() }, "'3g' is not an instance"),
         (wire::PrepareShare { gres_type: String::new(), ..share.clone() }, "gres_type is empty"),
     ] {

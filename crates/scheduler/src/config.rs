@@ -20,6 +20,7 @@ pub fn settings(config: &Scheduler) -> Settings {
     Settings {
         pool: config.pool.partitions.clone(),
         observed: config.observe.partitions.clone(),
+        observe_shadow: config.observe.shadow,
         bound: Duration::from_secs(config.bound_seconds),
         mode: config.mode,
         history_kept: days(config.database.history_kept_days),
@@ -51,6 +52,7 @@ fn policy(config: &PolicyConfig) -> Policy {
     let PolicyConfig {
         users,
         isolation,
+        share_instances,
         objective,
         slowdown_ratio_max,
         memory_margin_fraction,
@@ -86,6 +88,7 @@ fn policy(config: &PolicyConfig) -> Policy {
             Isolation::Shared => Wall::Shared,
             Isolation::Hard => Wall::Hard,
         },
+        share_instances,
         objective: match objective {
             Objective::Throughput => Aim::Throughput,
             Objective::Energy => Aim::Energy,
@@ -225,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_is_written_reaches_the_policy() {
-        let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nisolation = \"hard\"\nobjective = \"throughput-per-watt\"\n\
+        let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nisolation = \"hard\"\nshare_instances = true\nobjective = \"throughput-per-watt\"\n\
                     slowdown_ratio_max = 1.5\nmemory_margin_fraction = 0.25\ngain_min = 0.5\ntenants_max = 3\ncaps = false\n\
                     solo_runs_min = 4\nsolo_seconds_min = 90\nfirst_runs = \"host\"\nwatch = \"act\"\n\
                     watch_believes = \"same-account\"\nfirst_run_seconds_min = 120\nends_by = \"limits\"\nbroken_budget_fraction = 0.125\npair_when_idle = false\n";
@@ -234,6 +237,7 @@ mod tests {
             users: UserPolicy::Any,
             watch_believes: UserPolicy::SameAccount,
             isolation: Wall::Hard,
+            share_instances: true,
             objective: Aim::ThroughputPerWatt,
             slowdown_ratio_max: SlowdownRatio::try_promise(1.5).unwrap(),
             memory_margin_fraction: 0.25,

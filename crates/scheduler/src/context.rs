@@ -45,6 +45,8 @@ pub struct Settings {
     pub pool: Vec<String>,
     /// Ordinary partitions that are only observed.
     pub observed: Vec<String>,
+    /// Whether jobs of those are decided on in whatever mode, and nothing done of it.
+    pub observe_shadow: bool,
     /// The longest that Slurm holds a job back without us.
     pub bound: Duration,
     /// What is done with decisions.
@@ -83,11 +85,19 @@ pub struct Settings {
     pub rules: Vec<Rule>,
 }
 
+impl Settings {
+    /// Whether jobs in observed partitions are decided on, and nothing done of it.
+    pub fn has_shadow(&self) -> bool {
+        self.mode == Mode::Shadow || self.observe_shadow
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             pool: vec!["shared".to_owned()],
             observed: Vec::new(),
+            observe_shadow: false,
             bound: Duration::from_mins(10),
             mode: Mode::Active,
             policy: Policy::default(),

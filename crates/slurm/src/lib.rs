@@ -1,7 +1,8 @@
 //! Slurm behind one trait: what the queue and the nodes are, and the few updates that we make.
 //!
 //! `command` runs the real programs (the only module that may), `parse` reads their text (foreign), `updates` are the changes
-//! that we make, `version` knows the faults of releases. Nothing here decides anything. The strict double for the simulation stands in `tests/doubles/slurm`.
+//! that we make, `version` knows the faults of releases. Nothing here decides anything. The strict double for the simulation stands in
+//! `tests/doubles/slurm`.
 
 pub mod command;
 pub mod nodeset;

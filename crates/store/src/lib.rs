@@ -63,7 +63,8 @@ pub use reports::Reports;
 pub use runs::{MeasuredRun, Runs};
 pub use scaling::{SCALING_RUNS_MAX, ScalingFilter};
 pub use shadow::{
-    ShadowBeside, ShadowDecision, ShadowFilter, ShadowNeighbour, ShadowScore, ShadowSums, Shadows,
+    ForetoldSpeed, ShadowBeside, ShadowDecision, ShadowFilter, ShadowNeighbour, ShadowScore, ShadowSums,
+    Shadows,
 };
 pub use slices::{SliceLesson, Slices};
 pub use starts::SlurmStart;

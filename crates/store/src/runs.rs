@@ -37,7 +37,7 @@ impl MeasuredRun {
         members.into_iter().find(|member| member.plan.start == self.summary.start)
     }
 
-    /// Whether it was planned into an instance of its own.
+    /// Whether it was planned into an instance, its own or one that its user's share.
     pub fn is_in_instance(&self) -> bool {
         self.own_member().is_some_and(|member| member.plan.sharing.mechanism().has_instances())
     }

@@ -5,7 +5,7 @@ use super::{NewMember, ObservedJob, ObservedRun, StoreError};
 use async_trait::async_trait;
 use pillion_core::reason::Reason;
 use pillion_core::shadow::{ShadowFit, ShadowOutcome};
-use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId};
+use pillion_core::{GresType, JobStart, NodeName, SlowdownRatio, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::{Role, SpeedEstimate};
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +116,15 @@ pub struct ShadowSums {
     pub overlap_seconds: f64,
     pub saved_seconds_low: f64,
     pub saved_seconds: f64,
+}
+
+/// A speed that was foretold of one of two in the pool when that was decided, and then measured there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ForetoldSpeed {
+    pub estimate: SpeedEstimate,
+    pub promise: SlowdownRatio,
+    /// Of the time in which it was beside the other; above 1 by noise.
+    pub measured_speed_fraction: f64,
 }
 
 /// Decisions that are only recorded.

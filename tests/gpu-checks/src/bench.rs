@@ -9,7 +9,7 @@ use pillion_core::share::Share;
 use pillion_core::share::Sharing;
 use pillion_core::{DecisionId, DeviceUuid, Fraction, GresType, JobStart, Shards, SlurmJobId, UserId};
 use pillion_device::mps::MpsDaemons;
-use pillion_device::{MpsControl, MpsSettings, MpsStatus};
+use pillion_device::{MpsControl, MpsPlace, MpsSettings, MpsStatus};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +19,17 @@ const INDEX: u32 = 0;
 const COMMAND_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a daemon may take to be rid of its clients.
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Whom a daemon serves, and how. By default root alone.
+#[derive(Debug, Clone, Default)]
+pub struct Served {
+    /// Several users at the same time.
+    pub several_at_once: bool,
+    /// Who besides root reaches it: nobody else does.
+    pub users: Vec<UserId>,
+    /// The cap of its next server.
+    pub cap_default: Option<Fraction>,
+}
 
 /// Where the checks take place.
 pub struct Bench {
@@ -46,17 +57,20 @@ impl Bench {
         Self { control, directory, device, daemons }
     }
 
-    fn settings(&self, multi_user: bool, cap_default: Option<Fraction>) -> MpsSettings {
-        let directory = self.directory.join("g0");
+    fn settings(&self, served: &Served) -> MpsSettings {
         MpsSettings {
-            pipe_directory: directory.join("pipe"),
-            log_directory: directory.join("log"),
-            multi_user,
+            pipe_directory: self.pipe_directory(),
+            log_directory: self.directory.join("g0/log"),
+            multi_user: served.several_at_once,
             partitions: false,
-            users: std::collections::BTreeSet::new(),
-            cap_default,
+            users: served.users.iter().copied().collect(),
+            cap_default: served.cap_default,
             memory_limit_bytes_default: None,
         }
+    }
+
+    fn pipe_directory(&self) -> PathBuf {
+        self.directory.join("g0/pipe")
     }
 
     /// Starts the daemon.
@@ -64,16 +78,18 @@ impl Bench {
     /// # Errors
     /// A sentence: why it does not come up.
     pub fn start(&mut self) -> Result<(), String> {
-        self.start_with(false, None)
+        self.start_for(&Served::default())
     }
 
-    /// Starts it with options. `cap_default`: of its next server.
+    /// Starts it with options.
     ///
     /// # Errors
     /// As [`Bench::start`].
-    pub fn start_with(&mut self, multi_user: bool, cap_default: Option<Fraction>) -> Result<(), String> {
-        let settings = self.settings(multi_user, cap_default);
-        self.daemons.prepare(INDEX, &settings).map_err(|error| pillion_core::report(&error))
+    pub fn start_for(&mut self, served: &Served) -> Result<(), String> {
+        let settings = self.settings(served);
+        self.daemons
+            .prepare(&MpsPlace::device(INDEX), &settings)
+            .map_err(|error| pillion_core::report(&error))
     }
 
     /// Stops it when its last client has gone. Whoever calls has ended them.
@@ -82,7 +98,7 @@ impl Bench {
     /// A sentence: what keeps it.
     pub fn stop(&mut self) -> Result<(), String> {
         let mut reason = String::new();
-        let stopped = until(STOP_DEADLINE, || match self.daemons.release(INDEX) {
+        let stopped = until(STOP_DEADLINE, || match self.daemons.release(&MpsPlace::device(INDEX)) {
             Ok(()) => true,
             Err(error) => {
                 reason = pillion_core::report(&error);
@@ -97,7 +113,7 @@ impl Bench {
     /// # Errors
     /// A sentence: what keeps it.
     pub fn stop_once(&mut self) -> Result<(), String> {
-        self.daemons.release(INDEX).map_err(|error| pillion_core::report(&error))
+        self.daemons.release(&MpsPlace::device(INDEX)).map_err(|error| pillion_core::report(&error))
     }
 
     /// How the agent's code sees it.
@@ -105,7 +121,7 @@ impl Bench {
     /// # Errors
     /// A sentence: what it does not understand.
     pub fn status(&mut self) -> Result<Option<MpsStatus>, String> {
-        self.daemons.status(INDEX).map_err(|error| pillion_core::report(&error))
+        self.daemons.status(&MpsPlace::device(INDEX)).map_err(|error| pillion_core::report(&error))
     }
 
     /// Whether this process is a client of the daemon: one that misses it runs all the same, without MPS.
@@ -123,7 +139,9 @@ impl Bench {
     /// # Errors
     /// A sentence: why not.
     pub fn terminate(&mut self, pid: u32) -> Result<(), String> {
-        self.daemons.terminate_client(INDEX, pid).map_err(|error| pillion_core::report(&error))
+        self.daemons
+            .terminate_client(&MpsPlace::device(INDEX), pid)
+            .map_err(|error| pillion_core::report(&error))
     }
 
     /// Says one command to the daemon.
@@ -132,7 +150,7 @@ impl Bench {
     /// A sentence: it cannot be said, or is not answered in time.
     pub fn say(&self, text: &str) -> Result<Said, String> {
         let mut program = command(&self.control);
-        program.env("CUDA_MPS_PIPE_DIRECTORY", self.settings(false, None).pipe_directory);
+        program.env("CUDA_MPS_PIPE_DIRECTORY", self.pipe_directory());
         run(program, &format!("{text}\n"), COMMAND_DEADLINE)
     }
 
@@ -153,12 +171,17 @@ impl Bench {
 
     /// The process of the daemon.
     pub fn daemon_pid(&self) -> Option<u32> {
-        let file = self.settings(false, None).pipe_directory.join("nvidia-cuda-mps-control.pid");
+        let file = self.pipe_directory().join("nvidia-cuda-mps-control.pid");
         std::fs::read_to_string(file).ok()?.trim().parse().ok()
     }
 
     /// A client of the daemon, with the environment that the agent makes for a tenant with this share.
     pub fn client(&self, workload: Workload, limits: Limits) -> Client {
+        Client::new(workload, self.variables(limits))
+    }
+
+    /// That environment.
+    pub fn variables(&self, limits: Limits) -> Vec<(String, String)> {
         let share = Share {
             decision_id: DecisionId(1),
             start: JobStart { job_id: SlurmJobId::plain(1), restart_count: 0 },
@@ -167,10 +190,10 @@ impl Bench {
             sharing: Sharing::Mps { cap: limits.cap_fraction, memory_limit_bytes: limits.memory_bytes },
             shards: Shards::ALL,
         };
-        let pipe = self.settings(false, None).pipe_directory;
+        let pipe = self.pipe_directory();
         let paths =
             SharePaths { progress: None, mps_pipe_directory: pipe, mps_partition: None, instance: None };
-        Client::new(workload, environment(&share, &self.device, &paths))
+        environment(&share, &self.device, &paths)
     }
 
     /// Starts such a client.

@@ -43,7 +43,8 @@ pub fn alone(
     let (measured, missing) = measured?;
     for (workload, runs) in measured {
         apart += rows_of(workload, &runs, &mut rows);
-        results.solo.insert(workload, runs.solo);
+        let solo = Solo { family: workload.entry().to_owned(), ..runs.solo };
+        results.solo.insert(workload.name().to_owned(), solo);
     }
     let text = table(&["workload", "cap", "multiprocessors seen", "speed, of that without a cap", ""], rows);
     let text =

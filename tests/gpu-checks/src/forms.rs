@@ -1,6 +1,6 @@
 //! What the control program prints, word for word, and whether the agent's code takes it.
 
-use crate::bench::{Bench, Limits};
+use crate::bench::{Bench, Limits, Served};
 use crate::kernels::Workload;
 use crate::life::verdicts;
 use crate::programs::Said;
@@ -81,11 +81,17 @@ pub fn record(bench: &mut Bench, transcript: &mut Transcript) -> Measured {
     second.leave();
     checks.push(("the daemon ends when it is told", bench.stop()));
     let half = Fraction::clamped(0.625);
-    checks.push(("a default of 62.5 is taken and read back", bench.start_with(false, Some(half))));
+    checks.push((
+        "a default of 62.5 is taken and read back",
+        bench.start_for(&Served { cap_default: Some(half), ..Served::default() }),
+    ));
     transcript.say(bench, "get_default_active_thread_percentage");
     transcript.say(bench, "quit -t 1");
     checks.push(("and cleared away", bench.stop()));
-    checks.push(("-multiuser-server is known", bench.start_with(true, None)));
+    checks.push((
+        "-multiuser-server is known",
+        bench.start_for(&Served { several_at_once: true, ..Served::default() }),
+    ));
     checks.push(("and cleared away", bench.stop()));
     let (table, failed) = verdicts(&checks);
     Ok((format!("{table}\nWhat was printed is in the file beside this one.\n"), failed).into())

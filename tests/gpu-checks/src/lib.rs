@@ -10,6 +10,7 @@
 //!                 memory              memory by job, by the agent's sampler
 //!                 caps, pairs         speeds alone and together ─► results: SOLO.csv, PAIRS.csv
 //!                 kills               what a signal to one client does to its neighbour
+//! own: programs of the site's own, alone and together: `tests/gpu programs FILE`
 //! mig: the plan of `tests/gpu mig`, on a GPU that it cuts
 //! report: Markdown, without names of hosts, devices or files
 //! tenant ── starts ─► client: a CUDA program over libcuda.so.1 alone; its kernels are PTX, so no toolkit is needed
@@ -33,6 +34,7 @@ pub mod memory;
 pub mod mig;
 pub mod ours;
 pub mod overhead;
+pub mod own;
 pub mod pairs;
 pub mod programs;
 pub mod report;

@@ -1,7 +1,7 @@
 //! The life of a daemon with a client in it: it starts clean, drains while the client goes on, takes tenants again, and
 //! ends without a trace. And clients of users who are not root, as jobs are.
 
-use crate::bench::{Bench, Limits};
+use crate::bench::{Bench, Limits, Served};
 use crate::kernels::Workload;
 use crate::programs::until;
 use crate::report::{Findings, Measured, table};
@@ -88,7 +88,8 @@ pub fn other_users(bench: &mut Bench, directory: &Path) -> Measured {
         ..bench.client(Workload::Compute, Limits::cap(50))
     };
     let mut checks = Vec::new();
-    bench.start()?;
+    let users = USERS.map(UserId).to_vec();
+    bench.start_for(&Served { users: users.clone(), ..Served::default() })?;
     let first = Tenant::start(&client(bench, USERS[0]));
     checks.push(("a client that is not root's is let in", is_client(bench, first.as_ref())));
     checks.push(("the server is its user's", server_is(bench, UserId(USERS[0]))));
@@ -98,7 +99,7 @@ pub fn other_users(bench: &mut Bench, directory: &Path) -> Measured {
     }
     checks.push(("the daemon ends", bench.stop()));
     let mut found = Findings::default();
-    if let Err(reason) = bench.start_with(true, None) {
+    if let Err(reason) = bench.start_for(&Served { several_at_once: true, users, cap_default: None }) {
         found.skipped.push(format!("several users at once: {reason}"));
     } else {
         let both = USERS.map(|uid| Tenant::start(&client(bench, uid)));

@@ -5,7 +5,7 @@ use gpu_checks::client;
 use gpu_checks::kernels::Workload;
 use gpu_checks::mig::{self, bench::undo};
 use gpu_checks::report::Verdict;
-use gpu_checks::sections::{Failure, ReportArguments, report};
+use gpu_checks::sections::{Failure, ReportArguments, report, report_own};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -25,6 +25,14 @@ struct Arguments {
 enum Task {
     /// Run all checks on the first GPU and write a report
     Report(ReportArguments),
+    /// Run programs of one's own on the first GPU, alone and together, and write a report
+    Programs {
+        #[command(flatten)]
+        report: ReportArguments,
+        /// Lines of NAME FAMILY COMMAND
+        #[arg(long)]
+        programs: PathBuf,
+    },
     /// Cut the first GPU by MIG, measure that, and write a report
     Mig(ReportArguments),
     /// Take away what a run of `mig` that was ended has left
@@ -63,6 +71,7 @@ fn main() -> ExitCode {
             }
         },
         Task::Report(arguments) => told(report(&arguments)),
+        Task::Programs { report, programs } => told(report_own(&report, &programs)),
         Task::Mig(arguments) => told(mig::report(&arguments)),
     }
 }

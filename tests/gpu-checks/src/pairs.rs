@@ -92,6 +92,7 @@ fn pair(
         let alone = alone.get(&workloads[index]).ok_or("a workload was not measured alone")?;
         Ok::<f64, String>(speeds[index] / alone)
     };
+    let workloads = workloads.map(|workload| workload.name().to_owned());
     Ok(Together { workloads, caps, speed_fractions: [of(0)?, of(1)?], power_watts })
 }
 
@@ -109,7 +110,7 @@ fn both(first: &mut Tenant, second: &mut Tenant) -> Result<[f64; 2], String> {
 
 fn text(pairs: &[Together]) -> String {
     let rows = pairs.iter().map(|pair| {
-        let [first, second] = pair.workloads.map(Workload::name);
+        let [first, second] = &pair.workloads;
         let [of_first, of_second] = pair.speed_fractions.map(|speed| format!("{speed:.3}"));
         let sum = pair.speed_fractions.iter().sum::<f64>();
         vec![format!("{first} beside {second}"), of_first, of_second, format!("{sum:.3}")]
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn a_pair_is_told_with_its_sum() {
         let pair = Together {
-            workloads: [Workload::Compute, Workload::Bandwidth],
+            workloads: ["compute", "bandwidth"].map(str::to_owned),
             caps: [50, 50],
             speed_fractions: [0.5, 0.75],
             power_watts: None,

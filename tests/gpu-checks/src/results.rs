@@ -1,7 +1,6 @@
 //! What was measured of the workloads alone and together, as `pillion backtest --solo SOLO.csv --pairs PAIRS.csv` reads it
 //! (docs/planning-on-files.md). Pure.
 
-use crate::kernels::Workload;
 use crate::stats::median;
 use pillion_core::device::Reading;
 use pillion_core::metric::Metric;
@@ -10,6 +9,8 @@ use std::collections::BTreeMap;
 /// One workload alone on the GPU.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Solo {
+    /// What kind of workload it is.
+    pub family: String,
     /// Under no cap: what our backend read meanwhile.
     pub reading: Reading,
     /// Its memory, as our backend reads it.
@@ -28,8 +29,8 @@ impl Solo {
 /// Two workloads at the same time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Together {
-    /// Which.
-    pub workloads: [Workload; 2],
+    /// Which, by their names.
+    pub workloads: [String; 2],
     /// Their caps in hundredths; 100 = none.
     pub caps: [u32; 2],
     /// Of the speed alone, without a cap.
@@ -43,8 +44,8 @@ pub struct Together {
 pub struct Results {
     /// The GPU's model, as our backend names it.
     pub device_model: String,
-    /// Alone.
-    pub solo: BTreeMap<Workload, Solo>,
+    /// Alone, by their names.
+    pub solo: BTreeMap<String, Solo>,
     /// Together.
     pub pairs: Vec<Together>,
 }
@@ -74,7 +75,7 @@ impl Results {
         let mut lines = vec![heading.collect::<Vec<_>>().join(",")];
         for (workload, solo) in &self.solo {
             let reading = &solo.reading;
-            let mut cells = vec![workload.name().to_owned(), workload.entry().to_owned()];
+            let mut cells = vec![workload.clone(), solo.family.clone()];
             cells.extend(METRICS.map(|metric| cell(reading.metrics.get(metric))));
             cells.push(solo.memory_bytes_peak.map(|bytes| bytes.to_string()).unwrap_or_default());
             cells.push(cell(reading.metrics.get(Metric::PowerWatts)));
@@ -94,7 +95,7 @@ impl Results {
                        power_watts,fits,device,mechanism,observations";
         let mut lines = vec![heading.to_owned()];
         for pair in &self.pairs {
-            let [a, b] = pair.workloads.map(Workload::name);
+            let [a, b] = &pair.workloads;
             let caps = pair.caps.map(|cap| cell((cap < 100).then(|| f64::from(cap) / 100.0)));
             let speeds = pair.speed_fractions.map(|speed| cell(Some(speed)));
             let power = cell(pair.power_watts);
@@ -120,13 +121,14 @@ mod tests {
         assert_eq!((results.solo_csv(), results.pairs_csv()), (String::new(), String::new()));
         let speeds = BTreeMap::from([(100, vec![10.0, 12.0, 11.0]), (50, vec![6.0])]);
         let reading = Reading::from([(Metric::PowerWatts, 310.5)]);
-        results.solo.insert(Workload::Launch, Solo { reading, memory_bytes_peak: None, speeds });
+        let solo = Solo { family: "launch".to_owned(), reading, memory_bytes_peak: None, speeds };
+        results.solo.insert("launch".to_owned(), solo);
         let text = results.solo_csv();
         let row = text.lines().nth(1).unwrap();
         assert_eq!(row, "launch,launch,,,,,,,,,,310.5000,11.0000,,,,,6.0000,,,,");
         assert_eq!(row.split(',').count(), text.lines().next().unwrap().split(',').count());
         results.pairs.push(Together {
-            workloads: [Workload::Compute, Workload::Launch],
+            workloads: ["compute", "launch"].map(str::to_owned),
             caps: [30, 100],
             speed_fractions: [0.29, 0.0],
             power_watts: None,

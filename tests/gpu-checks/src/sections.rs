@@ -12,7 +12,7 @@ use crate::report::{
 use crate::results::Results;
 use crate::smi::Smi;
 use crate::tenant::{Client, Tenant};
-use crate::{caps, early, energy, kills, life, memory, overhead, pairs, values};
+use crate::{caps, early, energy, kills, life, memory, overhead, own, pairs, values};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -102,6 +102,39 @@ pub fn report(arguments: &ReportArguments) -> Result<Verdict, Failure> {
     finish(run, &mut parts, &before)?;
     Ok(verdict)
 }
+
+/// Runs programs of the site's own on the first GPU, alone and together.
+///
+/// # Errors
+/// [`Failure`]: there is no GPU, no MPS, or no file can be read or written.
+pub fn report_own(arguments: &ReportArguments, programs: &Path) -> Result<Verdict, Failure> {
+    let named = own::read(programs).map_err(Failure::Broken)?;
+    let mut parts = Parts::open(arguments)?;
+    mps_is_possible(&parts.smi, &arguments.control).map_err(Failure::Skipped)?;
+    let before = parts.smi.settings();
+    let mut run = Run::begin(arguments, &parts.smi);
+    run.file_name.push_str("-programs");
+    let mut session = own::Session::start(&mut parts.bench, named).map_err(Failure::Broken)?;
+    run.section(&mut parts, "Each alone", Ok(()), |parts, _| {
+        let (ours, _, _, results) = parts.split()?;
+        session.alone(ours, results)
+    })?;
+    for (caps, title) in OWN_SPLITS {
+        run.section(&mut parts, title, Ok(()), |parts, has_time| {
+            let (ours, bench, _, results) = parts.split()?;
+            session.together(bench, ours, results, caps, has_time)
+        })?;
+    }
+    drop(session);
+    parts.bench.stop().map_err(Failure::Broken)?;
+    let verdict = verdict(&run.sections);
+    finish(run, &mut parts, &before)?;
+    Ok(verdict)
+}
+
+/// The splits of caps for programs of the site's own; under the last, each two both ways round.
+const OWN_SPLITS: [([u32; 2], &str); 3] =
+    [([100, 100], "Pairs without caps"), ([50, 50], "Pairs at 50 and 50"), ([30, 70], "Pairs at 30 and 70")];
 
 /// Whether the GPU's settings are as they were, and what was skipped.
 pub(crate) fn finish(mut run: Run<'_>, parts: &mut Parts, before: &[(&str, String)]) -> Result<(), Failure> {

@@ -22,9 +22,9 @@ fn results() -> Results {
             (Metric::MemoryBandwidthFraction, 0.25),
             (Metric::PowerWatts, 412.5),
         ]);
-        results
-            .solo
-            .insert(workload, Solo { reading, memory_bytes_peak: Some(1 << 30), speeds: speeds.into() });
+        let (family, memory_bytes_peak) = (workload.entry().to_owned(), Some(1 << 30));
+        let solo = Solo { family, reading, memory_bytes_peak, speeds: speeds.into() };
+        results.solo.insert(workload.name().to_owned(), solo);
     }
     for caps in SPLITS {
         for (index, first) in Workload::ALL.into_iter().enumerate() {
@@ -32,7 +32,7 @@ fn results() -> Results {
                 let speed_fractions = caps.map(|cap| 0.9 * f64::from(cap) / 100.0);
                 let power_watts = Some(500.0);
                 results.pairs.push(Together {
-                    workloads: [first, second],
+                    workloads: [first, second].map(|workload| workload.name().to_owned()),
                     caps,
                     speed_fractions,
                     power_watts,

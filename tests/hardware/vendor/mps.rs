@@ -8,7 +8,7 @@ use super::table::{Said, Table};
 use pillion_core::device::NoticeKind;
 use pillion_core::{DeviceUuid, Fraction};
 use pillion_device::mps::MpsDaemons;
-use pillion_device::{DeviceError, MpsControl, MpsSettings, MpsState};
+use pillion_device::{DeviceError, MpsControl, MpsPlace, MpsSettings, MpsState};
 use pillion_tests::process::{Identity, Program};
 use pillion_tests::wait::{Look, wait_for, wait_until};
 use std::path::{Path, PathBuf};
@@ -335,37 +335,37 @@ fn the_agent_controls_the_real_mps_daemon() {
         memory_limit_bytes_default: Some(3 << 29),
         ..node.settings()
     };
-    daemons.prepare(0, &limits).unwrap();
+    daemons.prepare(&MpsPlace::device(0), &limits).unwrap();
     let both = ["get_default_active_thread_percentage", "get_default_device_pinned_mem_limit 0"];
     assert_eq!(both.map(|line| node.says(line)), ["40.0", "1G"]);
     told("started_with_a_cap_and_a_limit", "both taken");
     drop(daemons);
     let mut daemons = node.daemons();
-    let status = daemons.status(0).unwrap().unwrap();
+    let status = daemons.status(&MpsPlace::device(0)).unwrap().unwrap();
     assert_eq!((status.state, status.client_pids), (MpsState::Up, vec![]));
-    daemons.prepare(0, &limits).expect("it goes on with it");
+    daemons.prepare(&MpsPlace::device(0), &limits).expect("it goes on with it");
     told("found_again_by_the_next_agent", "up, with its settings");
-    assert!(matches!(daemons.terminate_client(0, 77), Err(DeviceError::Refused { .. })));
+    assert!(matches!(daemons.terminate_client(&MpsPlace::device(0), 77), Err(DeviceError::Refused { .. })));
     // Without a driver it ends at once: the agent may ask in the midst of it.
     node.says("start_server -uid 0");
     wait_until("no server", SOON, || {
-        assert!(daemons.status(0).unwrap().unwrap().client_pids.is_empty());
+        assert!(daemons.status(&MpsPlace::device(0)).unwrap().unwrap().client_pids.is_empty());
         Ok(node.says("get_server_list").is_empty())
     })
     .unwrap();
-    daemons.release(0).expect("it ends, although with a failure for the server");
+    daemons.release(&MpsPlace::device(0)).expect("it ends, although with a failure for the server");
     assert!(!limits.pipe_directory.exists() && !limits.log_directory.exists());
     told("stopped_after_a_server_was_lost", "gone without a trace");
     refusals(&node, &mut daemons);
-    daemons.prepare(0, &node.settings()).unwrap();
+    daemons.prepare(&MpsPlace::device(0), &node.settings()).unwrap();
     let pid = rustix::process::Pid::from_raw(node.pid()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     wait_until("its death to be told", SOON, || {
         Ok(daemons.notices().iter().any(|notice| notice.kind == NoticeKind::MpsDied))
     })
     .unwrap();
-    daemons.prepare(0, &node.settings()).expect("over what it left");
-    daemons.release(0).unwrap();
+    daemons.prepare(&MpsPlace::device(0), &node.settings()).expect("over what it left");
+    daemons.release(&MpsPlace::device(0)).unwrap();
     told("killed_and_started_anew", "its death told, the next one up");
 }
 
@@ -374,17 +374,17 @@ fn refusals(node: &Agents, daemons: &mut MpsDaemons) {
     let nothing = MpsSettings { cap_default: Some(Fraction::clamped(0.0)), ..node.settings() };
     let too_little = MpsSettings { memory_limit_bytes_default: Some(1 << 19), ..node.settings() };
     for (name, settings) in [("cap_of_zero", nothing), ("limit_of_half_a_mebibyte", too_little)] {
-        let refused = daemons.prepare(0, &settings).unwrap_err();
+        let refused = daemons.prepare(&MpsPlace::device(0), &settings).unwrap_err();
         assert!(matches!(refused, DeviceError::Refused { .. }), "{refused}");
         told(name, &refused.to_string());
     }
     let several = MpsSettings { multi_user: true, ..node.settings() };
     let partitions = MpsSettings { partitions: true, ..node.settings() };
     for (name, settings) in [("several_users", several), ("static_partitions", partitions)] {
-        let refused = daemons.prepare(0, &settings).unwrap_err();
+        let refused = daemons.prepare(&MpsPlace::device(0), &settings).unwrap_err();
         assert!(matches!(refused, DeviceError::Unsupported { .. }), "{refused}");
         assert!(refused.to_string().contains("does not know -"), "{refused}");
         told(name, &refused.to_string());
     }
-    assert_eq!(daemons.status(0).unwrap(), None, "no daemon is left of them");
+    assert_eq!(daemons.status(&MpsPlace::device(0)).unwrap(), None, "no daemon is left of them");
 }

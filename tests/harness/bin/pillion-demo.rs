@@ -18,16 +18,19 @@ struct Arguments {
     /// Only the Slurm cluster, without any program of Pillion; implies --keep.
     #[arg(long)]
     cluster_only: bool,
+    /// The other demo: a cluster of whole GPUs that stays as it is, in the shadow.
+    #[arg(long, conflicts_with_all = ["keep", "cluster_only"])]
+    observe: bool,
     /// No demo: every query of every dashboard, asked of the Prometheus at this address.
     #[arg(long, value_name = "ADDRESS", exclusive = true)]
     dashboards: Option<SocketAddr>,
 }
 
 fn main() -> ExitCode {
-    let Arguments { output, keep, cluster_only, dashboards } = Arguments::parse();
+    let Arguments { output, keep, cluster_only, observe, dashboards } = Arguments::parse();
     let done = match dashboards {
         Some(prometheus) => demo::dashboards::show(prometheus),
-        None => demo::run(&DemoOptions { output, keep: keep || cluster_only, cluster_only }),
+        None => demo::run(&DemoOptions { output, keep: keep || cluster_only, cluster_only, observe }),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

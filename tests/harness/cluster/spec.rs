@@ -27,7 +27,7 @@ impl SharingPolicy {
     }
 }
 
-/// Through what a node's agent reaches its devices. They are simulated either way.
+/// Through what a node's agent reaches its devices. They are simulated, but for [`NodeBackend::NvidiaGpu`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeBackend {
     /// The simulated driver itself.
@@ -48,6 +48,8 @@ pub enum NodeBackend {
     Xpum,
     /// NVIDIA's own library, on a machine without its driver: behind the link `library` in the node's folder.
     NvidiaWithoutDriver,
+    /// A real GPU of this machine, by its driver's own library and programs: `tests/gpu slurm`.
+    NvidiaGpu,
     /// Intel's own loader and runtime, on a machine without a device: likewise.
     IntelWithoutDevice,
 }
@@ -57,7 +59,7 @@ impl NodeBackend {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Simulated | Self::SimulatedThroughTest => "simulated",
-            Self::Nvidia | Self::NvidiaAndDcgm | Self::NvidiaWithoutDriver => "nvidia",
+            Self::Nvidia | Self::NvidiaAndDcgm | Self::NvidiaWithoutDriver | Self::NvidiaGpu => "nvidia",
             Self::Intel | Self::IntelAndXpum | Self::Xpum | Self::IntelWithoutDevice => "intel",
         }
     }
@@ -70,6 +72,7 @@ impl NodeBackend {
             | Self::Nvidia
             | Self::Intel
             | Self::NvidiaWithoutDriver
+            | Self::NvidiaGpu
             | Self::IntelWithoutDevice => None,
             Self::NvidiaAndDcgm => Some("dcgm-4.9"),
             Self::IntelAndXpum | Self::Xpum => Some("xpum-1.2"),

@@ -155,12 +155,14 @@ pub(super) fn queue(json: &str) -> Result<Vec<(String, String)>> {
     Ok(list(&body, "jobs").iter().map(|job| (text(job, "state"), text(job, "reason"))).collect())
 }
 
-/// How many entries a list at the top has.
+/// How many workloads are known by so many runs alone, in the answer of `pillion profile --json`.
 ///
 /// # Errors
 /// [`HarnessError::Refused`] where it is no JSON.
-pub(super) fn count(json: &str, name: &str) -> Result<usize> {
-    Ok(list(&parse(json)?, name).len())
+pub(super) fn profiles(json: &str, run_count_min: u64) -> Result<usize> {
+    let known = parse(json)?;
+    let counts = list(&known, "profiles").iter().map(|profile| profile["run_count"].as_u64().unwrap_or(0));
+    Ok(counts.filter(|count| *count >= run_count_min).count())
 }
 
 fn parse(json: &str) -> Result<Value> {

@@ -6,6 +6,7 @@ mod answers;
 mod cast;
 mod compare;
 pub mod dashboards;
+mod observe;
 mod result;
 mod stay;
 mod steps;
@@ -36,6 +37,8 @@ pub struct DemoOptions {
     pub keep: bool,
     /// No daemons of ours and no story: just a Slurm cluster.
     pub cluster_only: bool,
+    /// A cluster of whole GPUs that stays as it is: Pillion looks, and decides in the shadow.
+    pub observe: bool,
 }
 
 /// One line a step, with the seconds it took.
@@ -67,7 +70,7 @@ impl Progress {
 pub fn run(options: &DemoOptions) -> Result<()> {
     make_folder(&options.output)?;
     let mut progress = Progress::begin();
-    let mut cluster = Cluster::start(spec())?;
+    let mut cluster = Cluster::start(if options.observe { observe::spec() } else { spec() })?;
     progress.done(&format!("cluster: {}", cluster.spec().node_names().join(", ")));
     if let Err(error) = show(&mut cluster, options, &mut progress) {
         eprintln!("{}", cluster.log_tails());
@@ -99,6 +102,9 @@ fn spec() -> ClusterSpec {
 
 /// What happens on the cluster.
 fn show(cluster: &mut Cluster, options: &DemoOptions, progress: &mut Progress) -> Result<()> {
+    if options.observe {
+        return observe::tell(cluster, progress);
+    }
     let mut shown = None;
     if !options.cluster_only {
         cluster.start_pillion()?;

@@ -56,7 +56,7 @@ pub(super) fn tell(cluster: &mut Cluster, result: &Path) -> Result<Shown> {
     tell::opening(&status, cluster.spec().time_scale);
     let first = submit(cluster, &[])?;
     let first_told = ends(cluster, &first)?;
-    wait_for_profiles(cluster, CAST.len())?;
+    wait_for_profiles(cluster, CAST.len(), 0)?;
     let first_decided = outcomes(cluster, &first)?;
     let of_alice = ["profile", "-o", tell::PROFILE_COLUMNS];
     tell::profiles(&cluster.pillion_as("alice", &of_alice)?.stdout()?);
@@ -91,10 +91,10 @@ pub(super) fn tell(cluster: &mut Cluster, result: &Path) -> Result<Shown> {
     Ok(Shown { unpaired })
 }
 
-/// Waits until so many workloads are known.
-pub(super) fn wait_for_profiles(cluster: &Cluster, count: usize) -> Result<()> {
+/// Waits until so many workloads are known, each by so many runs.
+pub(super) fn wait_for_profiles(cluster: &Cluster, count: usize, run_count_min: u64) -> Result<()> {
     wait_for("profiles of all jobs", PATIENCE, || {
-        let known = answers::count(&operator(cluster, &["profile", "--json"])?, "profiles")?;
+        let known = answers::profiles(&operator(cluster, &["profile", "--json"])?, run_count_min)?;
         Ok(if known >= count { Look::Ready(()) } else { Look::NotYet(format!("{known} profiles")) })
     })
 }

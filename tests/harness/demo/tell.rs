@@ -1,5 +1,7 @@
 //! The demo's words: short, aligned, at most 120 columns. Knows no cluster.
 
+pub(super) mod shadow;
+
 use super::cast::{CAST, WORK_SECONDS, shown};
 use super::totals::{Run, Totals};
 use super::trials::{POLICY, Pair};

@@ -136,13 +136,13 @@ fn try_pair(cluster: &Cluster, pair: Pair) -> Result<[SlurmJobId; 2]> {
 
 /// Each runs alone once.
 fn make_known(cluster: &Cluster) -> Result<()> {
-    let before = answers::count(&operator(cluster, &["profile", "--json"])?, "profiles")?;
+    let before = answers::profiles(&operator(cluster, &["profile", "--json"])?, 0)?;
     let mut jobs = Vec::new();
     for pair in [HOLDS, BREAKS] {
         jobs.extend(pair.submit(cluster, [Role::First; 2], &[])?);
     }
     ended(cluster, &jobs)?;
-    wait_for_profiles(cluster, before + jobs.len())
+    wait_for_profiles(cluster, before + jobs.len(), 0)
 }
 
 /// Waits until both run, and returns what the guest is told of it.

@@ -82,11 +82,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A world in which users want walls between them, and the devices of `n1` can be cut.
+    /// A world in which users want walls between them, and the devices of `n1` can be cut; in half of them one user's jobs may share what is
+    /// cut.
     pub(crate) fn with_instances(seed: u64) -> Self {
         let mut world = Self::new(seed);
         world.is_cut = true;
         world.settings.policy.isolation = Isolation::Hard;
+        world.settings.policy.share_instances = (seed / 2).is_multiple_of(2);
         world.schedulers.clear();
         world.start_scheduler();
         let slot = "1g.18gb@0".parse().expect("an instance");

@@ -5,6 +5,8 @@ use crate::ending::{Client, Round, ended, may_be_ended};
 use crate::procfs::ProcessId;
 use pillion_core::JobStart;
 use pillion_core::report::{EndOrder, EndOutcome, EndResult, FromAgent};
+use pillion_core::share::Share;
+use pillion_device::MpsPlace;
 use tracing::{info, warn};
 
 impl Devices {
@@ -55,8 +57,8 @@ impl Devices {
 
     /// Ends clients of a start in the clean way. The scheduler hears how many that were, if any.
     fn end_clients(&mut self, start: JobStart, round: Round) {
-        let (index, clients) = match self.clients(start) {
-            Ok((index, clients)) => (index, ended(&clients, round)),
+        let (place, clients) = match self.clients(start) {
+            Ok((place, clients)) => (place, ended(&clients, round)),
             Err(why) => {
                 info!(%start, why, "none of its clients is ended");
                 return;
@@ -64,7 +66,7 @@ impl Devices {
         };
         let mut client_count = 0;
         for process in clients {
-            client_count += u32::from(self.terminated(index, process));
+            client_count += u32::from(self.terminated(&place, process));
         }
         if client_count > 0 {
             info!(%start, client_count, "ended through the MPS daemon, before Slurm's signal");
@@ -73,12 +75,13 @@ impl Devices {
         }
     }
 
-    fn terminated(&mut self, index: u32, process: ProcessId) -> bool {
+    fn terminated(&mut self, place: &MpsPlace, process: ProcessId) -> bool {
         // Its pid may have been given away since it was looked up.
         if !self.proc.is_alive(process) {
             return false;
         }
-        let terminated = self.backend.mps_on(index).and_then(|mps| mps.terminate_client(index, process.pid));
+        let index = place.index;
+        let terminated = self.backend.mps_on(index).and_then(|mps| mps.terminate_client(place, process.pid));
         let failed = terminated.as_ref().err();
         if let Some(error) = failed {
             let error = pillion_core::report(error);
@@ -87,12 +90,13 @@ impl Devices {
         failed.is_none()
     }
 
-    /// The device of a start, and those of its daemon's clients that are this start's.
-    fn clients(&mut self, start: JobStart) -> Result<(u32, Vec<Client>), String> {
+    /// Where a start's daemon is, and those of its clients that are this start's.
+    fn clients(&mut self, start: JobStart) -> Result<(MpsPlace, Vec<Client>), String> {
         let share = self.node.share(start);
         let share = may_be_ended(share.as_ref(), self.sampler.is_tracked(start))?;
         let device = self.node.device(&share.gres_type).ok_or("its device is not here")?;
-        let status = self.backend.mps_on(device.index).and_then(|mps| mps.status(device.index));
+        let place = self.mps_place(share, device.index).ok_or("its instance is not there")?;
+        let status = self.backend.mps_on(device.index).and_then(|mps| mps.status(&place));
         let status = status.map_err(|error| pillion_core::report(&error))?.ok_or("no MPS daemon runs")?;
         let mut clients = Vec::new();
         for pid in status.client_pids {
@@ -101,7 +105,15 @@ impl Devices {
                 clients.push(Client { process, fate: self.proc.term_fate(pid) });
             }
         }
-        Ok((device.index, clients))
+        Ok((place, clients))
+    }
+
+    /// Where the MPS daemon of a share is; `None`: its instance is not there.
+    pub(super) fn mps_place(&self, share: &Share, index: u32) -> Option<MpsPlace> {
+        if !share.mechanism().has_instances() {
+            return Some(MpsPlace::device(index));
+        }
+        self.node.own(share.start).instance.map(|instance| MpsPlace::instance(index, instance))
     }
 }
 

@@ -35,6 +35,7 @@ impl Devices {
         self.mechanisms.settle_instances(self.backend.as_mut(), &devices, (shares, &is_over), now);
         let mig = self.mechanisms.mig();
         let mut sized: Vec<(JobStart, u64)> = Vec::new();
+        let mut without_daemon: BTreeSet<GresType> = BTreeSet::new();
         for device in devices.iter() {
             if mig.is_managed(device) {
                 let (fault, empty) = (mig.fault(&device.gres_type), mig.instances_empty(&device.gres_type));
@@ -43,8 +44,11 @@ impl Devices {
             let on_it = shares.iter().filter(|share| share.gres_type == device.gres_type);
             for share in on_it.filter(|share| share.mechanism().has_instances()) {
                 // Made anew, after its driver had forgotten it.
-                if let Some(instance) = mig.instance_of(device, share.start) {
+                if let Some(instance) = mig.instance_of(device, share) {
                     let own = self.node.own(share.start);
+                    if share.mechanism().has_daemon() && own.instance.as_ref() != Some(&instance) {
+                        without_daemon.insert(device.gres_type.clone());
+                    }
                     self.node.set_own(share.start, Own { instance: Some(instance), ..own });
                 }
                 let size = share.sharing.mig_slot().zip(device.geometry.as_ref());
@@ -59,6 +63,10 @@ impl Devices {
         self.node.set_cut(mig.cut());
         for (start, bytes) in sized {
             self.sampler.has_instance(start, bytes);
+        }
+        for gres_type in without_daemon {
+            let here = shares.iter().filter(|share| share.gres_type == gres_type);
+            self.restore_mechanisms(&here.cloned().collect::<Vec<_>>());
         }
         looks::tell(&self.health, &self.node, &self.conditions);
     }

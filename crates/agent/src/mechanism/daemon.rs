@@ -1,9 +1,8 @@
-//! A device's MPS daemon for its tenants: started with the first, held to the limits of those who are there, and, where the site
-//! wants that, with compute units of each tenant's own.
+//! The MPS daemon of a device, or of an instance, for its tenants: started with the first, held to the limits of those who are there,
+//! and, where the site wants that, with compute units of each tenant's own.
 
 use super::error::MechanismError;
-use super::mps;
-use pillion_core::device::DeviceDescription;
+use super::mps::{self, Served};
 use pillion_core::share::Share;
 use pillion_core::{DeviceUuid, Fraction, JobStart};
 use pillion_device::mps::make_private;
@@ -16,7 +15,7 @@ use tracing::{debug, warn};
 pub struct Prepared {
     /// The tenant's own SM partition.
     pub partition: Option<String>,
-    /// The tenant's own instance.
+    /// The tenant's instance.
     pub instance: Option<DeviceUuid>,
     /// Why its cap is a cap only, where the site wants partitions. A tenant without a cap has no reason.
     pub without_partition: Option<String>,
@@ -35,10 +34,10 @@ pub struct MpsPolicy {
     pub static_partitions: bool,
 }
 
-/// One who comes to a device, beside those who hold it.
+/// One who comes to a device or an instance, beside those who hold it.
 #[derive(Clone, Copy)]
 pub(super) struct Newcomer<'a> {
-    pub(super) device: &'a DeviceDescription,
+    pub(super) served: &'a Served<'a>,
     pub(super) others: &'a [&'a Share],
     pub(super) share: &'a Share,
 }
@@ -64,24 +63,24 @@ pub(super) fn prepare(
     policy: MpsPolicy,
     newcomer: Newcomer<'_>,
 ) -> Result<Prepared, MechanismError> {
-    let index = newcomer.device.index;
+    let place = &newcomer.served.place;
     let plain = settings(runtime_directory, newcomer, policy.multi_user)?;
     let without = |reason: String| Prepared {
         without_partition: newcomer.has_cap().then_some(reason),
         ..Prepared::default()
     };
     if !policy.static_partitions {
-        control.prepare(index, &plain)?;
+        control.prepare(place, &plain)?;
         return Ok(Prepared::default());
     }
     if !wants_partitions(control, newcomer)? {
-        control.prepare(index, &plain)?;
+        control.prepare(place, &plain)?;
         return Ok(without("its MPS daemon was started without static SM partitions".to_owned()));
     }
-    match control.prepare(index, &MpsSettings { partitions: true, ..plain.clone() }) {
+    match control.prepare(place, &MpsSettings { partitions: true, ..plain.clone() }) {
         Ok(()) => partition(control, newcomer),
         Err(error @ DeviceError::Unsupported { .. }) => {
-            control.prepare(index, &plain)?;
+            control.prepare(place, &plain)?;
             Ok(without(pillion_core::report(&error)))
         }
         Err(error) => Err(error.into()),
@@ -94,7 +93,7 @@ fn settings(
     multi_user: bool,
 ) -> Result<MpsSettings, MechanismError> {
     let tenants = mps::tenants(newcomer.stays().chain([newcomer.share]));
-    let settings = mps::settings(runtime_directory, newcomer.device, multi_user, &tenants);
+    let settings = mps::settings(runtime_directory, newcomer.served, multi_user, &tenants);
     let MpsSettings { pipe_directory, log_directory, .. } = &settings;
     make_private(pipe_directory)
         .map_err(|source| MechanismError::Directory { path: pipe_directory.clone(), source })?;
@@ -106,13 +105,13 @@ fn settings(
 /// Whether the device's daemon is, or is to be, one that gives out partitions. One that somebody holds a share of stays as
 /// it was started, also when it is started anew; else the tenant's cap decides: without one there is nothing to reserve.
 fn wants_partitions(control: &mut dyn MpsControl, newcomer: Newcomer<'_>) -> Result<bool, MechanismError> {
-    let Newcomer { device, others, .. } = newcomer;
+    let Newcomer { served, others, .. } = newcomer;
     let has_cap = newcomer.has_cap();
-    let status = control.status(device.index)?;
+    let status = control.status(&served.place)?;
     match status.filter(|status| status.state.takes_clients() || !others.is_empty()) {
         // Nobody's any more: as a plain one it leaves room for whoever joins. With clients it goes on as it is.
         Some(status) if status.settings.partitions && others.is_empty() && !has_cap => {
-            Ok(control.release(device.index).is_err())
+            Ok(control.release(&served.place).is_err())
         }
         Some(status) => Ok(status.settings.partitions),
         None => Ok(has_cap || others.iter().any(|other| other.sharing.cap().is_some())),
@@ -122,18 +121,18 @@ fn wants_partitions(control: &mut dyn MpsControl, newcomer: Newcomer<'_>) -> Res
 /// Gives the tenant a partition, and those who are there the ones that a daemon that was started anew forgot. Tenants with a
 /// cap come first: one without takes all that is free.
 fn partition(control: &mut dyn MpsControl, newcomer: Newcomer<'_>) -> Result<Prepared, MechanismError> {
-    let Newcomer { device, share, .. } = newcomer;
+    let Newcomer { served, share, .. } = newcomer;
     // Those who have left are not in its way.
     let mut stays = mps::tenants(newcomer.stays());
     stays.sort_by_key(|other| other.sharing.cap().is_none());
     let tenants =
         stays.iter().map(|other| other.start.to_string()).chain([share.start.to_string()]).collect();
-    if let Err(error) = control.keep_partitions(device.index, &tenants) {
+    if let Err(error) = control.keep_partitions(&served.place, &tenants) {
         debug!(error = %pillion_core::report(&error), "a partition is not taken back yet");
     }
     let mut add = |share: &Share| {
         let cap = share.sharing.cap().unwrap_or(Fraction::ONE);
-        control.add_partition(device.index, &share.start.to_string(), cap)
+        control.add_partition(&served.place, &share.start.to_string(), cap)
     };
     let mut prepared = Prepared::default();
     for other in stays {
@@ -154,14 +153,14 @@ fn partition(control: &mut dyn MpsControl, newcomer: Newcomer<'_>) -> Result<Pre
 /// Those of the daemon.
 pub(super) fn tidy(
     control: &mut dyn MpsControl,
-    device: &DeviceDescription,
+    served: &Served<'_>,
     shares: &[&Share],
 ) -> Result<(), DeviceError> {
     let names = shares.iter().map(|share| share.start.to_string()).collect();
-    control.keep_partitions(device.index, &names)?;
+    control.keep_partitions(&served.place, &names)?;
     let tenants = mps::tenants(shares.iter().copied());
     // Where it is to stop, or cannot take any, nobody is let in anyway.
-    let status = control.status(device.index)?.filter(|status| status.state == MpsState::Up);
+    let status = control.status(&served.place)?.filter(|status| status.state == MpsState::Up);
     let Some(MpsStatus { settings, .. }) = status.filter(|_| !tenants.is_empty()) else { return Ok(()) };
-    control.prepare(device.index, &mps::for_tenants(&settings, device, &tenants))
+    control.prepare(&served.place, &mps::for_tenants(&settings, served, &tenants))
 }

@@ -35,6 +35,9 @@ pub enum MechanismError {
     /// Another user is there, and the device's MPS cannot do what the site wants.
     #[error("device {0} serves another user, and the MPS of its driver serves one at a time")]
     OneUserOnly(GresType),
+    /// Another user is in that very instance.
+    #[error("the instance of device {0} is another user's, and users never share one")]
+    OtherUserInside(GresType),
     /// A tenant is there who runs in another mode.
     #[error(
         "device {gres_type} is in ccs mode {held} while anybody runs; mode {asked} is possible when it is free"
@@ -49,6 +52,16 @@ pub enum MechanismError {
     /// What Slurm booked is another part of the device than the instance is.
     #[error("an instance of {profile} is {needed} shards of its device, and {booked} are booked")]
     OtherShards { profile: MigProfile, needed: Shards, booked: Shards },
+    /// Those who share an instance have more booked together than it is.
+    #[error(
+        "an instance of {profile} is {most} shards of its device, and its tenants have {booked} booked together"
+    )]
+    SharedBeyond {
+        profile: MigProfile,
+        most: Shards,
+        /// All of them together.
+        booked: u32,
+    },
     /// What is ours cannot be written down, so nothing was done.
     #[error("the record of instances cannot be written")]
     Unwritten(#[source] std::io::Error),

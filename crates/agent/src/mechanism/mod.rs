@@ -5,6 +5,7 @@
 //!  │                                                                   │ first mps share again: mps
 //!  ├── first ccs share ──► ccs: one mode ── last share gone ──► draining ── nobody in a part ──► free, mode 1
 //!  ├── each mig share ──► an instance of its own ── its share gone ──► taken away ── the last one gone ──► free, and whole
+//!  ├── mig-mps shares of one user ──► an instance, its daemon up ── the last of them gone ──► daemon ended ──► taken away
 //!  └── first share without a mechanism ──► plain ── last share gone ──► free
 //! ```
 //!
@@ -26,12 +27,13 @@ pub use variable::Variable;
 use daemon::Newcomer;
 use mig::step::Rest;
 use mig::{Mig, MigPolicy};
+use mps::Served;
 use pillion_core::GresType;
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::mig::Slot;
 use pillion_core::share::{Share, Sharing};
 use pillion_core::{JobStart, UnixTime};
-use pillion_device::{Backend, DeviceError};
+use pillion_device::{Backend, DeviceError, MpsPlace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tokio::time::Instant;
@@ -55,11 +57,23 @@ pub fn admit<'a>(
         return Err(MechanismError::NotThere { gres_type: gres_type(), can, asked });
     }
     match share.sharing {
-        Sharing::Mps { cap, memory_limit_bytes } => mps::check(cap, memory_limit_bytes)?,
+        Sharing::Mps { cap, memory_limit_bytes } | Sharing::MigMps { cap, memory_limit_bytes, .. } => {
+            mps::check(cap, memory_limit_bytes)?;
+        }
         Sharing::Mig { .. } | Sharing::Ccs { .. } | Sharing::TimeSliced => {}
+    }
+    if asked.has_instances() && asked.has_daemon() && !can.has_daemon() {
+        return Err(MechanismError::NotThere { gres_type: gres_type(), can, asked });
     }
     let others: Vec<&Share> = others.filter(|other| other.start.job_id != share.start.job_id).collect();
     for other in &others {
+        // Who is in another instance is met by nobody.
+        let are_walled = other.mechanism().has_instances()
+            && asked.has_instances()
+            && other.sharing.mig_slot() != share.sharing.mig_slot();
+        if are_walled {
+            continue;
+        }
         if other.mechanism() != asked {
             let (tenant, held) = (other.start, other.mechanism());
             return Err(MechanismError::HeldOtherwise { gres_type: gres_type(), tenant, held, asked });
@@ -73,20 +87,21 @@ pub fn admit<'a>(
                     return Err(MechanismError::OtherMode { gres_type: gres_type(), held, asked });
                 }
             }
-            Sharing::Mps { .. } | Sharing::Mig { .. } | Sharing::TimeSliced => {}
+            // Whatever the site says of users, and whatever the scheduler asks: a wall is what an instance is for.
+            Sharing::MigMps { .. } if other.uid != share.uid => {
+                return Err(MechanismError::OtherUserInside(gres_type()));
+            }
+            Sharing::Mps { .. } | Sharing::Mig { .. } | Sharing::MigMps { .. } | Sharing::TimeSliced => {}
         }
     }
     match share.sharing.mig_slot() {
-        Some(slot) => {
-            let taken: Vec<Slot> = others.iter().filter_map(|other| other.sharing.mig_slot()).collect();
-            mig::check(device, &taken, share, slot)
-        }
+        Some(slot) => mig::check(device, &others, share, slot),
         None => Ok(()),
     }
 }
 
-/// Where the MPS daemon of a device and its clients meet.
-pub type PipeFinder = Box<dyn Fn(&GresType) -> PathBuf + Send + Sync>;
+/// Where the MPS daemon of a device, or of the instance that lies there, and its clients meet.
+pub type PipeFinder = Box<dyn Fn(&GresType, Option<Slot>) -> PathBuf + Send + Sync>;
 
 /// Carries the mechanisms of a node's devices.
 #[derive(Debug)]
@@ -140,10 +155,10 @@ impl Mechanisms {
         }
     }
 
-    /// Says of any device where its MPS daemon and its clients meet.
+    /// Says of any device, and of any instance of it, where its MPS daemon and its clients meet.
     pub fn mps_pipe_finder(&self) -> PipeFinder {
         let runtime_directory = self.runtime_directory.clone();
-        Box::new(move |gres_type| mps::pipe_directory(&runtime_directory, gres_type))
+        Box::new(move |gres_type, slot| mps::pipe_directory(&runtime_directory, gres_type, slot))
     }
 
     /// Sets up what `share` needs. With the same share again it does nothing.
@@ -175,14 +190,16 @@ impl Mechanisms {
             }
             Sharing::TimeSliced => Ok(Prepared::default()),
             Sharing::Mig { .. } => self.prepare_instance(backend, device, &others, share),
+            Sharing::MigMps { .. } => self.prepare_in_instance(backend, device, &others, share),
             Sharing::Ccs { mode } => {
                 backend.ccs_on(device.index)?.prepare(device.index, mode)?;
                 self.draining.remove(&device.gres_type);
                 Ok(Prepared::default())
             }
             Sharing::Mps { .. } => {
-                let prepared =
-                    self.prepare_mps(backend, Newcomer { device, others: &others, share }, multi_user);
+                let served = Served::device(device);
+                let newcomer = Newcomer { served: &served, others: &others, share };
+                let prepared = self.prepare_mps(backend, device, newcomer, multi_user);
                 if prepared.is_err() && others.is_empty() {
                     // What was begun for nobody.
                     self.draining.insert(device.gres_type.clone(), Undo::default());
@@ -203,11 +220,33 @@ impl Mechanisms {
         share: &Share,
     ) -> Result<Prepared, MechanismError> {
         if device.mechanism.has_daemon() && self.is_draining(device) {
-            backend.mps_on(device.index)?.release(device.index)?;
+            backend.mps_on(device.index)?.release(&MpsPlace::device(device.index))?;
             self.draining.remove(&device.gres_type);
         }
         let instance = self.mig.prepare(backend, device, others, share)?;
         Ok(Prepared { instance: Some(instance), ..Prepared::default() })
+    }
+
+    /// The instance, and then its daemon: one without clients of its own goes with the instance, when nobody wants that.
+    fn prepare_in_instance(
+        &mut self,
+        backend: &mut dyn Backend,
+        device: &DeviceDescription,
+        others: &[&Share],
+        share: &Share,
+    ) -> Result<Prepared, MechanismError> {
+        let prepared = self.prepare_instance(backend, device, others, share)?;
+        let (Some(slot), Some(name)) = (share.sharing.mig_slot(), prepared.instance.clone()) else {
+            return Ok(prepared);
+        };
+        let served = Served::instance(device, slot, name);
+        let beside: Vec<&Share> =
+            others.iter().copied().filter(|other| other.sharing.mig_slot() == Some(slot)).collect();
+        // One user's, and never parted for good: partitions of compute units within an instance are not NVIDIA's to give.
+        let policy = MpsPolicy { multi_user: false, static_partitions: false };
+        let newcomer = Newcomer { served: &served, others: &beside, share };
+        daemon::prepare(backend.mps_on(device.index)?, &self.runtime_directory, policy, newcomer)?;
+        Ok(prepared)
     }
 
     fn is_draining(&self, device: &DeviceDescription) -> bool {
@@ -221,11 +260,13 @@ impl Mechanisms {
         device: &DeviceDescription,
         share: &Share,
     ) -> Result<bool, MechanismError> {
-        if !share.mechanism().has_daemon() || self.single_user.contains(&device.gres_type) {
+        let is_of_device = share.mechanism().has_daemon() && !share.mechanism().has_instances();
+        if !is_of_device || self.single_user.contains(&device.gres_type) {
             return Ok(false);
         }
         let Some(mps) = backend.mps() else { return Ok(true) };
-        let status = mps.status(device.index)?.filter(|status| status.state.takes_clients());
+        let status =
+            mps.status(&MpsPlace::device(device.index))?.filter(|status| status.state.takes_clients());
         Ok(status.is_none_or(|status| status.settings.multi_user))
     }
 
@@ -249,10 +290,11 @@ impl Mechanisms {
     fn prepare_mps(
         &mut self,
         backend: &mut dyn Backend,
+        device: &DeviceDescription,
         newcomer: Newcomer<'_>,
         multi_user: bool,
     ) -> Result<Prepared, MechanismError> {
-        let Newcomer { device, others, share } = newcomer;
+        let Newcomer { others, share, .. } = newcomer;
         let control = backend.mps_on(device.index)?;
         let policy = MpsPolicy { multi_user, ..self.policy };
         match daemon::prepare(control, &self.runtime_directory, policy, newcomer) {
@@ -282,10 +324,10 @@ impl Mechanisms {
     pub fn settle(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
         self.tidy(backend, devices, shares);
         try_due(&mut self.draining, devices, "the sharing of a device", |device| match device.mechanism {
-            Mechanism::Mps => backend.mps_on(device.index)?.release(device.index),
+            Mechanism::Mps => backend.mps_on(device.index)?.release(&MpsPlace::device(device.index)),
             Mechanism::Ccs => backend.ccs_on(device.index)?.release(device.index),
             // What is cut is settled by itself.
-            Mechanism::Mig | Mechanism::TimeSliced => Ok(()),
+            Mechanism::Mig | Mechanism::MigMps | Mechanism::TimeSliced => Ok(()),
         });
     }
 
@@ -325,10 +367,17 @@ impl Mechanisms {
     }
 
     fn tidy(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
-        try_due(&mut self.untidy, devices, "the partition of a tenant", |device| {
+        let mig = &self.mig;
+        try_due(&mut self.untidy, devices, "what is left of a tenant at an MPS daemon", |device| {
             let Some(control) = backend.mps() else { return Ok(()) };
             let on_it = shares.iter().filter(|share| share.gres_type == device.gres_type);
-            daemon::tidy(control, device, &on_it.collect::<Vec<_>>())
+            let (inside, whole): (Vec<&Share>, Vec<&Share>) =
+                on_it.partition(|share| share.mechanism().has_instances());
+            daemon::tidy(control, &Served::device(device), &whole)?;
+            for (name, slot, tenants) in mig.shared_instances(device, &inside) {
+                daemon::tidy(control, &Served::instance(device, slot, name), &tenants)?;
+            }
+            Ok(())
         });
     }
 }

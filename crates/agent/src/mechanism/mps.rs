@@ -1,13 +1,15 @@
-//! NVIDIA's Multi-Process Service: one control daemon a device, each in directories of its own, so that a fault stays on
-//! its device. The default directory (`/tmp/nvidia-mps`) is never used: a program that finds a daemon there by chance would
+//! NVIDIA's Multi-Process Service: one control daemon a device, or an instance of one that tenants of one user share, each in
+//! directories of its own, so that a fault stays where it is. The default directory (`/tmp/nvidia-mps`) is never used: a program that
+//! finds a daemon there by chance would
 //! share what nobody decided.
 
 use super::error::MechanismError;
 use super::variable::Variable;
 use pillion_core::device::DeviceDescription;
+use pillion_core::mig::Slot;
 use pillion_core::share::Share;
-use pillion_core::{Fraction, GresType, UserId};
-use pillion_device::MpsSettings;
+use pillion_core::{DeviceUuid, Fraction, GresType, UserId};
+use pillion_device::{MpsPlace, MpsSettings};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -18,9 +20,54 @@ pub(crate) fn directory(runtime_directory: &Path) -> PathBuf {
     runtime_directory.join("mps")
 }
 
-/// Where a device's daemon and its clients meet.
-pub(super) fn pipe_directory(runtime_directory: &Path, gres_type: &GresType) -> PathBuf {
-    directory(runtime_directory).join(gres_type.as_str()).join("pipe")
+/// What one daemon serves: a device, or an instance of one.
+#[derive(Debug, Clone)]
+pub(super) struct Served<'a> {
+    pub(super) place: MpsPlace,
+    pub(super) gres_type: &'a GresType,
+    /// Where the instance lies.
+    pub(super) slot: Option<Slot>,
+    /// The memory that its clients share.
+    pub(super) memory_bytes: u64,
+}
+
+impl<'a> Served<'a> {
+    /// A device that is not cut.
+    pub(super) fn device(device: &'a DeviceDescription) -> Self {
+        Self {
+            place: MpsPlace::device(device.index),
+            gres_type: &device.gres_type,
+            slot: None,
+            memory_bytes: device.memory_bytes,
+        }
+    }
+
+    /// An instance of one. Where the driver does not say how much memory that has, it is the device's that it is held to.
+    pub(super) fn instance(device: &'a DeviceDescription, slot: Slot, name: DeviceUuid) -> Self {
+        let size = device.geometry.as_ref().and_then(|geometry| geometry.size(slot.profile));
+        Self {
+            place: MpsPlace::instance(device.index, name),
+            gres_type: &device.gres_type,
+            slot: Some(slot),
+            memory_bytes: size.and_then(|size| size.memory_bytes).unwrap_or(device.memory_bytes),
+        }
+    }
+}
+
+/// The name of a daemon's directory: of its device, or of its instance there.
+fn directory_name(gres_type: &GresType, slot: Option<Slot>) -> String {
+    slot.map_or_else(|| gres_type.to_string(), |slot| format!("{gres_type}-{slot}"))
+}
+
+/// The same of the daemon whose clients a share's processes are, if they are any's.
+pub(crate) fn directory_name_of(share: &Share) -> Option<String> {
+    let has_daemon = share.mechanism().has_daemon();
+    has_daemon.then(|| directory_name(&share.gres_type, share.sharing.mig_slot()))
+}
+
+/// Where a daemon and its clients meet. `slot`: of the instance that it serves.
+pub(super) fn pipe_directory(runtime_directory: &Path, gres_type: &GresType, slot: Option<Slot>) -> PathBuf {
+    directory(runtime_directory).join(directory_name(gres_type, slot)).join("pipe")
 }
 
 /// Those of a device's shares whose processes are clients of its daemon.
@@ -32,14 +79,15 @@ pub(super) fn tenants<'a>(shares: impl Iterator<Item = &'a Share>) -> Vec<&'a Sh
 /// the client's environment says: no less, for it cannot tell one tenant from another.
 pub(super) fn settings(
     runtime_directory: &Path,
-    device: &DeviceDescription,
+    served: &Served<'_>,
     multi_user: bool,
     tenants: &[&Share],
 ) -> MpsSettings {
-    let (cap_default, memory_limit_bytes_default) = largest_limits(tenants, device);
-    let log_directory = directory(runtime_directory).join(device.gres_type.as_str()).join("log");
+    let (cap_default, memory_limit_bytes_default) = largest_limits(tenants, served.memory_bytes);
+    let own = directory(runtime_directory).join(directory_name(served.gres_type, served.slot));
+    let log_directory = own.join("log");
     MpsSettings {
-        pipe_directory: pipe_directory(runtime_directory, &device.gres_type),
+        pipe_directory: pipe_directory(runtime_directory, served.gres_type, served.slot),
         log_directory,
         multi_user,
         partitions: false,
@@ -55,22 +103,17 @@ fn users(tenants: &[&Share]) -> BTreeSet<UserId> {
 }
 
 /// These settings for other tenants.
-pub(super) fn for_tenants(
-    settings: &MpsSettings,
-    device: &DeviceDescription,
-    tenants: &[&Share],
-) -> MpsSettings {
-    let (cap_default, memory_limit_bytes_default) = largest_limits(tenants, device);
+pub(super) fn for_tenants(settings: &MpsSettings, served: &Served<'_>, tenants: &[&Share]) -> MpsSettings {
+    let (cap_default, memory_limit_bytes_default) = largest_limits(tenants, served.memory_bytes);
     MpsSettings { users: users(tenants), cap_default, memory_limit_bytes_default, ..settings.clone() }
 }
 
 /// The largest cap and the largest memory limit. One tenant without a cap frees all of it, one without a memory limit may
-/// have all of the device: said as a number, because MPS takes a limit back from no server.
-fn largest_limits(tenants: &[&Share], device: &DeviceDescription) -> (Option<Fraction>, Option<u64>) {
+/// have all that there is: said as a number, because MPS takes a limit back from no server.
+fn largest_limits(tenants: &[&Share], memory_bytes: u64) -> (Option<Fraction>, Option<u64>) {
     let caps: Option<Vec<Fraction>> = tenants.iter().map(|tenant| tenant.sharing.cap()).collect();
     let cap = caps.and_then(|caps| caps.into_iter().max_by(|a, b| a.value().total_cmp(&b.value())));
-    let limits =
-        tenants.iter().map(|tenant| tenant.sharing.memory_limit_bytes().unwrap_or(device.memory_bytes));
+    let limits = tenants.iter().map(|tenant| tenant.sharing.memory_limit_bytes().unwrap_or(memory_bytes));
     (cap, limits.max().map(|bytes| bytes.max(MIB)))
 }
 
@@ -90,17 +133,17 @@ fn percent(fraction: f64) -> f64 {
     (fraction * 10_000.0).round() / 100.0
 }
 
-/// The variables of a client. The device goes by its uuid: a daemon that serves one device renumbers them.
+/// The variables of a client. The device, or the instance, goes by its uuid: a daemon that serves one renumbers them.
 ///
 /// `partition`: the name of the tenant's own SM partition; percentages do not count beside it.
 pub(crate) fn environment(
     (cap, memory_limit_bytes): (Option<Fraction>, Option<u64>),
-    device: &DeviceDescription,
+    visible: &DeviceUuid,
     pipe_directory: &Path,
     partition: Option<&str>,
 ) -> Vec<Variable> {
     let mut variables = vec![
-        ("CUDA_VISIBLE_DEVICES".to_owned(), device.uuid.to_string()),
+        ("CUDA_VISIBLE_DEVICES".to_owned(), visible.to_string()),
         ("CUDA_MPS_PIPE_DIRECTORY".to_owned(), pipe_directory.display().to_string()),
     ];
     if let Some(partition) = partition {
@@ -129,7 +172,8 @@ mod tests {
     #[test]
     fn everybody_is_held_to_the_largest_limits_among_the_tenants() {
         let nvidia = device(Mechanism::Mps);
-        let limits = |tenants: &[Share]| largest_limits(&tenants.iter().collect::<Vec<_>>(), &nvidia);
+        let limits =
+            |tenants: &[Share]| largest_limits(&tenants.iter().collect::<Vec<_>>(), nvidia.memory_bytes);
         let (small, large) = (tenant(Some(0.3), Some(1 << 30)), tenant(Some(0.6), Some(8 << 30)));
         assert_eq!(limits(&[small.clone(), large]), (Some(Fraction::clamped(0.6)), Some(8 << 30)));
         let free = tenant(None, None);

@@ -72,7 +72,8 @@ impl Backend for Driver {
 }
 
 impl MpsControl for Driver {
-    fn prepare(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
+    fn prepare(&mut self, place: &MpsPlace, settings: &MpsSettings) -> Result<(), DeviceError> {
+        let index = place.index;
         if settings.partitions && !self.has_partitions {
             return Err(DeviceError::Unsupported { index, reason: "it does not know -S".into() });
         }
@@ -95,7 +96,8 @@ impl MpsControl for Driver {
         self.state = MpsState::Up;
         Ok(())
     }
-    fn release(&mut self, index: u32) -> Result<(), DeviceError> {
+    fn release(&mut self, place: &MpsPlace) -> Result<(), DeviceError> {
+        let index = place.index;
         self.answers(index)?;
         if self.client_count > 0 {
             return Err(DeviceError::Busy { index, reason: "clients".into() });
@@ -104,7 +106,7 @@ impl MpsControl for Driver {
         self.running = None;
         Ok(())
     }
-    fn status(&mut self, _: u32) -> Result<Option<MpsStatus>, DeviceError> {
+    fn status(&mut self, _: &MpsPlace) -> Result<Option<MpsStatus>, DeviceError> {
         let status = |settings: MpsSettings| MpsStatus {
             settings,
             state: self.state,
@@ -113,19 +115,22 @@ impl MpsControl for Driver {
         };
         Ok(self.running.clone().map(status))
     }
-    fn add_partition(&mut self, _: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
+    fn add_partition(&mut self, _: &MpsPlace, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
         if self.has_no_partition_left {
             return Err(DeviceError::Busy { index: 3, reason: "all chunks of it are taken".into() });
         }
         self.partitions.push(format!("add {tenant} {}", cap.value()));
         Ok(format!("GPU-3/{tenant}"))
     }
-    fn keep_partitions(&mut self, _: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
+    fn keep_partitions(&mut self, _: &MpsPlace, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
         self.partitions.push(format!("keep {tenants:?}"));
         Ok(())
     }
-    fn terminate_client(&mut self, _: u32, _: u32) -> Result<(), DeviceError> {
+    fn terminate_client(&mut self, _: &MpsPlace, _: u32) -> Result<(), DeviceError> {
         Ok(())
+    }
+    fn instances(&mut self, _: u32) -> Result<Vec<pillion_core::DeviceUuid>, DeviceError> {
+        Ok(Vec::new())
     }
 }
 
@@ -204,7 +209,7 @@ fn a_daemon_comes_with_the_first_tenant_and_goes_when_its_clients_have() {
     let mut mechanisms =
         Mechanisms::new(directory.path(), MpsPolicy::default(), &devices, std::slice::from_ref(&tenant));
     mechanisms.prepare(&mut driver, &devices[0], [].iter(), &tenant).unwrap();
-    let pipe = (mechanisms.mps_pipe_finder())(&devices[0].gres_type);
+    let pipe = (mechanisms.mps_pipe_finder())(&devices[0].gres_type, None);
     assert!(pipe.is_dir());
     assert_eq!(driver.told, [format!("start 3 {}", pipe.display())]);
     mechanisms.settle(&mut driver, &devices, &[]);
@@ -419,7 +424,7 @@ fn a_daemon_that_died_gives_those_who_are_there_their_partitions_again() {
     let devices = [device(Mechanism::Mps)];
     let others = [share(1, Mechanism::Mps), capped(2, 0.3)];
     for state in [Some(MpsState::Died), None] {
-        let settings = mps::settings(directory.path(), &devices[0], false, &[]);
+        let settings = mps::settings(directory.path(), &Served::device(&devices[0]), false, &[]);
         let running = state.map(|_| MpsSettings { partitions: true, ..settings });
         let state = state.unwrap_or(MpsState::Up);
         let mut driver = Driver { has_partitions: true, running, state, ..Driver::default() };

@@ -9,6 +9,7 @@ use pillion_core::mig::Geometry;
 use pillion_core::share::Share;
 use pillion_core::{NodeName, UnixTime};
 use pillion_metrics::Page;
+use std::collections::BTreeSet;
 
 /// What is known now.
 pub struct Snapshot<'a> {
@@ -78,7 +79,11 @@ fn device(page: &mut Page, snapshot: &Snapshot<'_>, device: &DeviceDescription, 
     page.count(&f::READ_ERRORS, &place, seen.read_errors);
     let own: Vec<&Share> =
         snapshot.shares.iter().filter(|share| share.gres_type == device.gres_type).collect();
-    let cut = device.geometry.is_some().then_some(Mechanism::Mig);
+    // In instances several share one where the device has MPS.
+    let cut = device.geometry.iter().flat_map(|_| {
+        let together = device.mechanism.has_daemon().then_some(Mechanism::MigMps);
+        [Mechanism::Mig].into_iter().chain(together)
+    });
     for mechanism in [device.mechanism, Mechanism::TimeSliced].into_iter().chain(cut) {
         let count = own.iter().filter(|share| share.mechanism() == mechanism).count() as u64;
         page.count(&f::SHARES, &[node, gres_type, mechanism.as_str()], count);
@@ -86,7 +91,9 @@ fn device(page: &mut Page, snapshot: &Snapshot<'_>, device: &DeviceDescription, 
     for size in device.geometry.iter().flat_map(Geometry::plain) {
         let is_of_it =
             |share: &&&Share| share.sharing.mig_slot().is_some_and(|slot| slot.profile == size.profile);
-        let count = own.iter().filter(is_of_it).count() as u64;
+        // One that several share is one.
+        let slots: BTreeSet<_> = own.iter().filter(is_of_it).map(|share| share.sharing.mig_slot()).collect();
+        let count = slots.len() as u64;
         page.count(&f::INSTANCES, &[node, gres_type, &size.profile.to_string()], count);
     }
     page.count(&f::SHARDS, &place, own.iter().map(|share| u64::from(share.shards.count())).sum());

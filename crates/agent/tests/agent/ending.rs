@@ -6,7 +6,7 @@ use crate::task::Task;
 use crate::{share, start};
 use pillion_core::device::Mechanism;
 use pillion_core::report::{EndOrder, EndOutcome};
-use pillion_device::MpsControl as _;
+use pillion_device::{MpsControl as _, MpsPlace};
 use std::time::Duration;
 
 /// Jobs 33 and 34 side by side on one device.
@@ -25,7 +25,7 @@ async fn two_tenants(scheduler: &FakeScheduler, node: &TestNode) -> [Task; 2] {
 }
 
 fn clients(node: &TestNode) -> usize {
-    node.driver().status(1).unwrap().map_or(0, |status| status.client_pids.len())
+    node.driver().status(&MpsPlace::device(1)).unwrap().map_or(0, |status| status.client_pids.len())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

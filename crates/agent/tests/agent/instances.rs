@@ -3,9 +3,9 @@
 
 use super::*;
 use pillion_core::mig::{Geometry, Slot};
-use pillion_device::MigControl as _;
 use pillion_device::mechanism::mig::{Layout, MigMode};
 use pillion_device::simulated::{AttachRequest, JobConnection, Monitor};
+use pillion_device::{MigControl as _, MpsPlace};
 use std::os::unix::fs::MetadataExt as _;
 use task::Task;
 
@@ -21,6 +21,14 @@ fn walled(model: &str, job: u32, slot: Slot) -> Share {
     let sharing = Sharing::Mig { profile: slot.profile, start: slot.start };
     let shards = Geometry::of_model(model).unwrap().shards(slot.profile);
     Share { sharing, shards, ..share(job, Mechanism::TimeSliced) }
+}
+
+/// A share of an instance beside another of its user, with half of what that is.
+fn together(job: u32, slot: Slot) -> Share {
+    let Slot { profile, start } = slot;
+    let half = Geometry::of_model("h100").unwrap().shards(profile).count() / 2;
+    let sharing = Sharing::MigMps { profile, start, cap: None, memory_limit_bytes: Some(8 << 30) };
+    Share { sharing, shards: Shards::try_new(half).unwrap(), ..share(job, Mechanism::TimeSliced) }
 }
 
 fn layout(node: &TestNode) -> Layout {
@@ -251,4 +259,51 @@ async fn without_an_agent_the_epilogs_leave_the_device_whole_or_have_the_node_dr
         assert!(is_whole(&node));
         assert_eq!(agent.terminate(), Some(0));
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_of_one_user_share_an_instance_and_its_daemon_whenever_the_agent_is_killed() {
+    let scheduler = FakeScheduler::start();
+    let node = TestNode::cut("h100", false, scheduler.port());
+    let mut agent = node.start_agent();
+    scheduler.hello().await;
+    let place: Slot = "3g.40gb@4".parse().unwrap();
+    let mut tasks = Vec::new();
+    for job in [1, 2] {
+        prepared(&scheduler, together(job, place)).await;
+        agent.kill();
+        agent = node.start_agent();
+        scheduler.hello().await;
+        let mut task = node.start_task(job, DEVICE, Some("yes"));
+        let reply = task.reply().await;
+        let told =
+            |wanted: &str| reply.set.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone());
+        assert!(told("CUDA_MPS_PIPE_DIRECTORY").unwrap().ends_with("-3g.40gb@4/pipe"), "{reply:?}");
+        let own = layout(&node).instances[0].compute[0].uuid.to_string();
+        assert_eq!(told("CUDA_VISIBLE_DEVICES"), Some(own));
+        scheduler.report(|body| has_tenant(body, job).then_some(())).await;
+        tasks.push(task);
+    }
+    let name = layout(&node).instances[0].compute[0].uuid.clone();
+    let at = MpsPlace::instance(DEVICE, name);
+    let client_count =
+        |node: &TestNode| node.driver().status(&at).unwrap().map_or(0, |it| it.client_pids.len());
+    eventually("both to be its clients", || client_count(&node) == 2).await;
+    let stranger = Share { uid: UserId(4321), ..together(3, place) };
+    let start_of = stranger.start;
+    scheduler.prepare(stranger).await;
+    let refused = scheduler.result(start_of).await.error.unwrap();
+    assert!(refused.contains("users never share one"), "{refused}");
+    tasks.remove(0).end();
+    eventually("one to be left", || client_count(&node) == 1).await;
+    agent.kill();
+    agent = node.start_agent();
+    scheduler.hello().await;
+    assert!(!tasks[0].has_ended() && client_count(&node) == 1);
+    tasks.remove(0).end();
+    // Who looks whether it is whole would come into what is left of it.
+    eventually("his instance to go", || layout(&node).instances.is_empty()).await;
+    eventually("it to be whole again", || is_whole(&node)).await;
+    assert_eq!(node.driver().instances(DEVICE).unwrap(), []);
+    assert_eq!(agent.terminate(), Some(0));
 }

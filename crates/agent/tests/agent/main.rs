@@ -29,7 +29,7 @@ use pillion_core::report::{JobSummary, Launch, ReportBody};
 use pillion_core::setup::SetupFaultKind;
 use pillion_core::share::{Share, Sharing};
 use pillion_core::{DecisionId, Fraction, GresType, JobStart, Shards, SlurmJobId, UserId};
-use pillion_device::{MpsControl as _, MpsState};
+use pillion_device::{MpsControl as _, MpsPlace, MpsState};
 use scheduler::{FakeScheduler, eventually};
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -99,9 +99,9 @@ async fn a_decision_reaches_the_task_and_its_run_comes_back() {
     assert_eq!(launch.decision_id, Some(DecisionId(133)));
     assert_eq!(launch.gres_types, [GresType::new("g1")]);
     scheduler.report(|body| has_tenant(body, 33).then_some(())).await;
-    let mps = node.driver().status(1).unwrap().expect("a daemon on that device");
+    let mps = node.driver().status(&MpsPlace::device(1)).unwrap().expect("a daemon on that device");
     assert_eq!(mps.client_pids.len(), 1, "the task came to it by its environment");
-    assert_eq!(node.driver().status(0).unwrap(), None);
+    assert_eq!(node.driver().status(&MpsPlace::device(0)).unwrap(), None);
     eventually("some looks at the task", || task.progress().is_some_and(|progress| progress > 30.0)).await;
     task.end();
     let summary = scheduler.report(|body| summary_of(body, 33).cloned()).await;
@@ -116,7 +116,10 @@ async fn a_decision_reaches_the_task_and_its_run_comes_back() {
     assert!(summary.energy_joules.is_some_and(|energy| energy > 0.0));
     assert!(summary.memory_bytes_peak > Some(0) && summary.process_count_peak == 1);
     assert!(summary.solo.progress.is_some_and(|progress| progress > 0.0), "{summary:?}");
-    eventually("the daemon to go with its last tenant", || node.driver().status(1).unwrap().is_none()).await;
+    eventually("the daemon to go with its last tenant", || {
+        node.driver().status(&MpsPlace::device(1)).unwrap().is_none()
+    })
+    .await;
     eventually("the mark to go", || !node.path("jobs/33").exists()).await;
     assert!(!node.path("progress/33+0").exists());
     assert_eq!(agent.terminate(), Some(0));
@@ -496,7 +499,7 @@ async fn a_device_with_a_fault_takes_no_tenant_until_its_clients_have_left() {
     let mut task = node.start_task(92, 1, Some("yes"));
     task.reply().await;
     eventually("the task to be a client", || {
-        node.driver().status(1).unwrap().is_some_and(|mps| !mps.client_pids.is_empty())
+        node.driver().status(&MpsPlace::device(1)).unwrap().is_some_and(|mps| !mps.client_pids.is_empty())
     })
     .await;
     // It stays connected although its work has failed.
@@ -509,7 +512,7 @@ async fn a_device_with_a_fault_takes_no_tenant_until_its_clients_have_left() {
     );
     task.end();
     eventually("the fault to clear", || {
-        node.driver().status(1).unwrap().is_none_or(|mps| mps.state != MpsState::Fault)
+        node.driver().status(&MpsPlace::device(1)).unwrap().is_none_or(|mps| mps.state != MpsState::Fault)
     })
     .await;
     scheduler.prepare(share(94, Mechanism::Mps)).await;

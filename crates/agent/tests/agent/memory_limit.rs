@@ -6,7 +6,7 @@ use crate::share;
 use pillion_core::device::Mechanism;
 use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::share::Share;
-use pillion_device::MpsControl as _;
+use pillion_device::{MpsControl as _, MpsPlace};
 
 /// Jobs 33 and 34 on one device: the daemon holds both to the larger limit; each task takes 1 GiB.
 async fn prepare_a_large_and_a_small_limit(scheduler: &FakeScheduler) {
@@ -28,9 +28,11 @@ async fn who_takes_his_memory_limit_away_is_ended_and_it_is_told() {
     prepare_a_large_and_a_small_limit(&scheduler).await;
     let mut victim = node.start_task(33, 1, Some("yes"));
     victim.reply().await;
-    eventually("the victim's client", || node.driver().status(1).unwrap().unwrap().client_pids.len() == 1)
-        .await;
-    let of_victim = node.driver().status(1).unwrap().unwrap().client_pids;
+    eventually("the victim's client", || {
+        node.driver().status(&MpsPlace::device(1)).unwrap().unwrap().client_pids.len() == 1
+    })
+    .await;
+    let of_victim = node.driver().status(&MpsPlace::device(1)).unwrap().unwrap().client_pids;
     let mut thief = node.start_task_without("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", 34, 1, Some("yes"));
     thief.reply().await;
     let is_overused = |condition: &DeviceCondition| {
@@ -40,8 +42,10 @@ async fn who_takes_his_memory_limit_away_is_ended_and_it_is_told() {
             .any(|fault| fault.kind == FaultKind::Overused && fault.detail.contains("job 34"))
     };
     scheduler.conditions("the thief to be told of", |conditions| conditions.iter().any(is_overused)).await;
-    eventually("the thief's end", || node.driver().status(1).unwrap().unwrap().client_pids == of_victim)
-        .await;
+    eventually("the thief's end", || {
+        node.driver().status(&MpsPlace::device(1)).unwrap().unwrap().client_pids == of_victim
+    })
+    .await;
     assert!(node.log().contains("over its memory limit"), "{}", node.log());
     victim.end();
     thief.end();
@@ -62,5 +66,5 @@ async fn who_holds_too_much_beside_the_daemon_is_killed() {
     eventually("the kernel to end it", || thief.has_ended()).await;
     assert!(node.log().contains("over its memory limit"), "{}", node.log());
     assert!(!neighbour.has_ended(), "and nobody else");
-    assert_eq!(node.driver().status(1).unwrap().unwrap().client_pids.len(), 1);
+    assert_eq!(node.driver().status(&MpsPlace::device(1)).unwrap().unwrap().client_pids.len(), 1);
 }

@@ -7,7 +7,7 @@ use pillion_core::Clock as _;
 use pillion_core::report::{JobSummary, ReportBody};
 use pillion_core::share::{Share, Sharing};
 use pillion_core::{DecisionId, GresType, Shards, SystemClock, UserId};
-use pillion_device::MpsControl as _;
+use pillion_device::{MpsControl as _, MpsPlace};
 use std::path::Path;
 
 fn observed(body: &ReportBody, job: u32) -> Option<&JobSummary> {
@@ -87,5 +87,5 @@ async fn what_it_is_ordered_to_share_it_refuses() {
     scheduler.prepare(share).await;
     let error = scheduler.result(start(5)).await.error.unwrap();
     assert!(error.contains("this agent observes"), "{error}");
-    assert_eq!(node.driver().status(1).unwrap(), None, "no daemon was begun");
+    assert_eq!(node.driver().status(&MpsPlace::device(1)).unwrap(), None, "no daemon was begun");
 }

@@ -106,12 +106,14 @@ pub(super) fn say(lines: &mut Vec<String>, name: &str, value: Option<String>) {
 pub(super) fn share(status: &JobStatus) -> Option<String> {
     let member = status.member()?;
     let mut parts = vec![format!("{} of 100 shards booked", member.shards)];
+    parts.extend(member.mig_slot.as_ref().map(|slot| format!("the MIG instance {slot}")));
     match (member.cap_fraction, member.ccs_mode) {
-        _ if member.mig_slot.is_some() => {
-            parts.push(format!("the MIG instance {}", member.mig_slot.as_deref().unwrap_or_default()));
+        (Some(cap), _) => {
+            let whose = if member.mig_slot.is_some() { "its" } else { "the" };
+            parts.push(format!("at most {:.0} % of {whose} compute units", cap * 100.0));
         }
-        (Some(cap), _) => parts.push(format!("at most {:.0} % of the compute units", cap * 100.0)),
         (None, Some(mode)) if mode > 1 => parts.push(format!("one of {mode} parts of the card")),
+        _ if member.mig_slot.is_some() => {}
         _ => parts.push("no cap".to_owned()),
     }
     if let Some(bytes) = member.memory_limit_bytes {

@@ -89,7 +89,7 @@ fn line(decision: &Decision, member: &Member) -> Vec<String> {
     ]
 }
 
-/// The cap of a member: a part of the compute units (`mps`), the card's mode (`ccs`), or its instance (`mig`).
+/// The cap of a member: a part of the compute units (`mps`), the card's mode (`ccs`), its instance (`mig`), or a part of that (`mig-mps`).
 pub fn cap(member: &Member) -> String {
     let slot = member.mig_slot.as_ref();
     format::part(member.cap_fraction, member.ccs_mode, slot).unwrap_or_else(|| "none".to_owned())

@@ -6,7 +6,7 @@ use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
-use pillion_api::{ShadowBelief, ShadowCount, ShadowRequest, ShadowResponse};
+use pillion_api::{ShadowBelief, ShadowCalibration, ShadowCount, ShadowRequest, ShadowResponse};
 use pillion_core::UnixTime;
 
 /// The question that the options mean; from midnight until now if they name no time, as `sacct` does.
@@ -39,7 +39,7 @@ fn show(response: &ShadowResponse) -> Answer {
     let mut blocks = vec![line(format!(
         "Starts in {partitions} that were decided on from {since} until {until}, and nothing done of it"
     ))];
-    if response.mode != "shadow" {
+    if !response.is_deciding.unwrap_or(response.mode == "shadow") {
         blocks.push(line(format!(
             "The scheduler's mode is {} now: nothing new is decided in the shadow",
             response.mode
@@ -129,6 +129,29 @@ fn worth(response: &ShadowResponse) -> Vec<String> {
         "Promises at risk: {:.1} of {}, all who would have come to be beside others",
         response.promises_at_risk, response.promise_count
     ));
+    lines.extend(response.calibration.as_ref().map(calibration));
     lines.push("Times and memory are measured. How fast jobs go beside each other was not tried: speeds are predictions".to_owned());
     lines
+}
+
+/// How what was foretold in the pool compares to what was measured there, and what the low figure is by that.
+fn calibration(known: &ShadowCalibration) -> String {
+    let said = format!(
+        "In the pool {} of {} were measured at or above their bounds (nine of ten are meant to be); {} of their promises were broken, where \
+         {:.1} were expected",
+        known.above_bound_count,
+        counted(known.speed_count, "foretold speed"),
+        known.promises_broken,
+        known.promises_broken_expected,
+    );
+    match (known.stretch_ratio, known.saved_gpu_hours_low) {
+        (Some(stretch), Some(low)) => {
+            format!(
+                "{said}. With bounds {stretch:.2} times as far down, as that says: {low:.2} GPU-hours (low)"
+            )
+        }
+        _ => format!(
+            "{said}. No bounds can be set by them: it takes nine at least, each foretold with some doubt"
+        ),
+    }
 }

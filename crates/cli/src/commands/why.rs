@@ -67,6 +67,12 @@ fn until(seconds: f64) -> String {
 }
 
 fn shared(status: &JobStatus) -> Option<String> {
+    // Of an observed partition, where Slurm gives GPUs whole.
+    match status.held_devices.len() {
+        0 => {}
+        1 => return Some("no: Slurm gave it a whole GPU".to_owned()),
+        count => return Some(format!("no: Slurm gave it {count} whole GPUs")),
+    }
     let Some(fraction) = status.shared_fraction() else {
         let is_over = status.ending.is_some();
         return is_over.then(|| "not known: nothing was measured of this run".to_owned());

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 const CODE: [&str; 8] = ["rs", "lua", "toml", "sh", "proto", "sql", "yml", "example"];
 /// Folders that hold what somebody else wrote or what a build left.
 const PASSED_OVER: [&str; 5] = [".git", ".sqlx", "target", "fixtures", "snapshots"];
+/// Where the checkout is found by whoever has only an address: what alerts link to.
+const FORGE: &str = "https://github.com/pillion/pillion/blob/main/";
 /// Documents of other projects.
 const FOREIGN: [&str; 2] = ["SYSMAN.md", "xpumd/receiver/intelxpu/sysman/documentation.md"];
 
@@ -52,6 +54,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 
 /// A document that a word names, and the heading in it.
 fn citation(word: &str) -> Option<(&str, &str)> {
+    let word = word.strip_prefix(FORGE).unwrap_or(word);
     let (path, heading) = word.split_once('#').unwrap_or((word, ""));
     let is_document = path.rsplit_once('.').is_some_and(|(name, ending)| !name.is_empty() && ending == "md");
     (is_document || path.starts_with("docs/")).then_some((path, heading))
@@ -110,6 +113,8 @@ fn no_code_cites_a_paper_by_the_number_of_a_rule() {
 fn citations_are_told_from_other_words() {
     let found = |line| words(line).filter_map(citation).collect::<Vec<_>>();
     assert_eq!(found("// as is (docs/a.md#b-c), and"), [("docs/a.md", "b-c")]);
+    let on_the_forge = format!("url: {FORGE}docs/a.md#b");
+    assert_eq!(found(&on_the_forge), [("docs/a.md", "b")]);
     assert_eq!(
         found("\"../../README.md\" x.mdx docs/decisions/0003."),
         [("README.md", ""), ("docs/decisions/0003", "")]

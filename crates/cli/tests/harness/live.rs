@@ -4,7 +4,8 @@ use super::{NOW, host, queue_job};
 use pillion_api::{
     Activity, Event, EventsRequest, EventsResponse, ExplainResponse, IdleDevice, IdleRequest, IdleResponse,
     Member, PolicyResponse, PolicyRule, QueueJob, RightsizeRequest, RightsizeResponse, Rightsizing,
-    ShadowBelief, ShadowCount, ShadowRequest, ShadowResponse, TopCounts, TopDevice, TopRequest, TopResponse,
+    ShadowBelief, ShadowCalibration, ShadowCount, ShadowRequest, ShadowResponse, TopCounts, TopDevice,
+    TopRequest, TopResponse,
 };
 
 pub(super) fn policy() -> PolicyResponse {
@@ -177,6 +178,15 @@ pub(super) fn shadow(request: &ShadowRequest) -> ShadowResponse {
         promise_count: 800,
         promises_at_risk: 12.3,
         durations: Some(ShadowBelief { as_believed_count: 900, otherwise_count: 79, unknown_count: 190 }),
+        is_deciding: Some(true),
+        calibration: Some(ShadowCalibration {
+            speed_count: 44,
+            above_bound_count: 37,
+            promises_broken: 2,
+            promises_broken_expected: 1.3,
+            stretch_ratio: Some(1.21),
+            saved_gpu_hours_low: Some(443.3),
+        }),
     }
 }
 

@@ -1,13 +1,35 @@
-//! NVIDIA's Multi-Process Service: one control daemon a device, whose clients run side by side. Who runs the daemons is another
-//! matter (`crate::mps`).
+//! NVIDIA's Multi-Process Service: one control daemon a device, or an instance of one (MIG), whose clients run side by side. Who runs
+//! the daemons is another matter (`crate::mps`).
 
 use crate::DeviceError;
-use pillion_core::{Fraction, UserId};
+use pillion_core::{DeviceUuid, Fraction, UserId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// How the MPS control daemon of one device is to run.
+/// What one MPS control daemon serves.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MpsPlace {
+    /// The device.
+    pub index: u32,
+    /// The instance of it (MIG) that is all that the daemon's clients see, by the name of its compute instance; absent: the device is
+    /// whole.
+    pub instance: Option<DeviceUuid>,
+}
+
+impl MpsPlace {
+    /// A device that is not cut.
+    pub const fn device(index: u32) -> Self {
+        Self { index, instance: None }
+    }
+
+    /// An instance of a device.
+    pub const fn instance(index: u32, instance: DeviceUuid) -> Self {
+        Self { index, instance: Some(instance) }
+    }
+}
+
+/// How one MPS control daemon is to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MpsSettings {
     /// `CUDA_MPS_PIPE_DIRECTORY` of the daemon and of all its clients; one directory a device.
@@ -75,35 +97,35 @@ pub struct MpsStatus {
     pub client_pids: Vec<u32>,
 }
 
-/// Runs the MPS control daemons of a node's devices.
+/// Runs the MPS control daemons of a node's devices, and of their instances.
 pub trait MpsControl {
-    /// Starts the control daemon of one device, as root. One that runs is told the limits of these settings, and their users
+    /// Starts the control daemon of one place, as root. One that runs is told the limits of these settings, and their users
     /// are let in; with the same settings again nothing is done.
     ///
     /// # Errors
     /// [`DeviceError::Unsupported`] where MPS cannot do what is asked, [`DeviceError::Refused`] if not root, and
     /// [`DeviceError::Busy`] if a daemon runs with other settings, is in [`MpsState::Fault`], or died and clients of it
-    /// still run.
-    fn prepare(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError>;
+    /// still run; in an instance also [`DeviceError::Refused`] if the device has none of that name.
+    fn prepare(&mut self, place: &MpsPlace, settings: &MpsSettings) -> Result<(), DeviceError>;
 
-    /// Stops the control daemon of one device; nothing to do is success. Running clients are never ended by it.
+    /// Stops the control daemon of one place; nothing to do is success. Running clients are never ended by it.
     ///
     /// # Errors
     /// [`DeviceError::Busy`] while it has clients; else as [`MpsControl::prepare`].
-    fn release(&mut self, index: u32) -> Result<(), DeviceError>;
+    fn release(&mut self, place: &MpsPlace) -> Result<(), DeviceError>;
 
-    /// The control daemon of one device, if it runs: it outlives the agent.
+    /// The control daemon of one place, if it runs: it outlives the agent.
     ///
     /// # Errors
     /// As `Backend::read`.
-    fn status(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError>;
+    fn status(&mut self, place: &MpsPlace) -> Result<Option<MpsStatus>, DeviceError>;
 
     /// Ends one client in the clean way (`terminate_client`), before it is killed: a killed client can take the server and
     /// its neighbours with it.
     ///
     /// # Errors
-    /// [`DeviceError::Refused`] if this is no client of that device; else as [`MpsControl::release`].
-    fn terminate_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError>;
+    /// [`DeviceError::Refused`] if this is no client of that place; else as [`MpsControl::release`].
+    fn terminate_client(&mut self, place: &MpsPlace, pid: u32) -> Result<(), DeviceError>;
 
     /// Gives `tenant` compute units that nobody else may use, on a device whose daemon runs with
     /// [`MpsSettings::partitions`]: `cap` of them, rounded down to what the daemon gives out at a time; where fewer are free,
@@ -113,7 +135,13 @@ pub trait MpsControl {
     /// # Errors
     /// [`DeviceError::Unsupported`] where there are none, [`DeviceError::Busy`] if none is free; else as
     /// [`MpsControl::release`].
-    fn add_partition(&mut self, index: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
+    fn add_partition(
+        &mut self,
+        place: &MpsPlace,
+        tenant: &str,
+        cap: Fraction,
+    ) -> Result<String, DeviceError> {
+        let index = place.index;
         let reason = format!("no static SM partition of {cap:?} for {tenant} can be made here");
         Err(DeviceError::Unsupported { index, reason })
     }
@@ -122,7 +150,13 @@ pub trait MpsControl {
     ///
     /// # Errors
     /// [`DeviceError::Busy`] while one has clients; else as [`MpsControl::release`].
-    fn keep_partitions(&mut self, _: u32, _: &BTreeSet<String>) -> Result<(), DeviceError> {
+    fn keep_partitions(&mut self, _: &MpsPlace, _: &BTreeSet<String>) -> Result<(), DeviceError> {
         Ok(())
     }
+
+    /// The instances of a device that have a control daemon, or of which something of one is left.
+    ///
+    /// # Errors
+    /// As `Backend::read`.
+    fn instances(&mut self, index: u32) -> Result<Vec<DeviceUuid>, DeviceError>;
 }

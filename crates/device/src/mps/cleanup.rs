@@ -57,7 +57,8 @@ fn end(
     }
     let is_held = daemon.as_ref().is_some_and(Daemon::is_held);
     // Before the record goes: what fails now is tried again by the next Epilog.
-    if let Some(modes) = modes.filter(|_| !is_held) {
+    // One in an instance never closed its device.
+    if let Some(modes) = modes.filter(|_| !is_held && record.instance.is_none()) {
         modes.open(&record.device, record.is_closed)?;
     }
     if let Some(mut daemon) = daemon {

@@ -66,7 +66,7 @@ impl Daemon {
         // Before the daemon: one without a record would be found by nobody.
         write_down(control, &record)?;
         close()?;
-        let mut child = control.serve(&record.device, settings)?;
+        let mut child = control.serve(record.serves(), settings)?;
         record.pid = Some(child.id());
         let begun = write_down(control, &record).and_then(|()| {
             enclose(scopes, &record.settings.pipe_directory, child.id());

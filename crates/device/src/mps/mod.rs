@@ -6,6 +6,8 @@
 //! DIR/NAME/log    start.log, what the daemon says; server.log
 //! ```
 //!
+//! NAME is of a device, or of an instance of one (MIG), whose daemon serves that instance alone.
+//!
 //! Daemons outlive the agent. The next one finds them beneath DIR and goes on with them.
 
 mod access;
@@ -33,7 +35,7 @@ pub use control::control_binary_default;
 pub use process::CONTROL_PROGRAM;
 pub use scope::{Scopes, unscoped};
 
-use crate::{DeviceError, MpsControl, MpsSettings, MpsState, MpsStatus};
+use crate::{DeviceError, MpsControl, MpsPlace, MpsSettings, MpsState, MpsStatus};
 use control::Control;
 use daemon::Daemon;
 use directories::clear;
@@ -54,9 +56,9 @@ pub struct MpsDaemons {
     modes: Option<ModeControl>,
     scopes: Option<Scopes>,
     devices: BTreeMap<u32, DeviceUuid>,
-    daemons: BTreeMap<u32, Daemon>,
-    /// Devices whose trouble was told, and its end not yet.
-    troubled: BTreeSet<u32>,
+    daemons: BTreeMap<MpsPlace, Daemon>,
+    /// Where trouble was told, and its end not yet.
+    troubled: BTreeSet<MpsPlace>,
     notices: Vec<DeviceNotice>,
     rounds: u32,
 }
@@ -85,12 +87,13 @@ impl MpsDaemons {
         for daemon in found {
             // Its device may have another index now.
             if let Some((index, _)) = devices.iter().find(|(_, device)| **device == daemon.record.device) {
-                daemons.insert(*index, daemon);
+                let instance = daemon.record.instance.clone();
+                daemons.insert(MpsPlace { index: *index, instance }, daemon);
             }
         }
-        let notices: Vec<DeviceNotice> =
-            daemons.iter().filter_map(|(index, daemon)| daemon.obituary(*index)).collect();
-        let troubled = notices.iter().map(|notice| notice.index).collect();
+        let told =
+            daemons.iter().filter_map(|(place, daemon)| Some((place.clone(), daemon.obituary(place.index)?)));
+        let (troubled, notices): (BTreeSet<MpsPlace>, Vec<DeviceNotice>) = told.unzip();
         let directory = directory.to_owned();
         let scopes = None;
         Self { control_binary, directory, modes, scopes, devices, daemons, troubled, notices, rounds: 0 }
@@ -108,23 +111,25 @@ impl MpsDaemons {
     }
 
     fn start(&mut self, record: Record) -> Result<(), DeviceError> {
-        let (index, device, is_closed) = (record.index, record.device.clone(), record.is_closed);
+        let (place, device, is_closed) = (record.place(), record.device.clone(), record.is_closed);
+        let index = place.index;
         let pipe_directory = record.settings.pipe_directory.clone();
         let control = Control { binary: &self.control_binary, index };
         let modes = &mut self.modes;
-        let close = || modes.as_mut().map_or(Ok(()), |modes| modes.close(&device));
+        // Of a device that is cut the others are not to be shut out.
+        let close = || match modes.as_mut().filter(|_| is_closed) {
+            Some(modes) => modes.close(&device),
+            None => Ok(()),
+        };
         match Daemon::start(control, record, close, self.scopes.as_ref()) {
             Ok(daemon) => {
-                self.daemons.insert(index, daemon);
-                self.check(index)?;
-                if self.troubled.remove(&index) {
-                    let detail = "the MPS daemon was started anew".to_owned();
-                    self.notices.push(DeviceNotice { index, kind: NoticeKind::MpsClear, detail });
-                }
+                self.daemons.insert(place.clone(), daemon);
+                self.check(&place)?;
+                self.is_well(&place, "the MPS daemon was started anew");
                 Ok(())
             }
             Err(error) => {
-                let opened = self.open(&device, is_closed);
+                let opened = self.open(&place, &device, is_closed);
                 // What is written down goes only when it is undone.
                 let cleared = opened
                     .map_err(|error| pillion_core::report(&error))
@@ -142,19 +147,28 @@ impl MpsDaemons {
     }
 
     /// Opens a device that is about to have another daemon, where the site is not strict any more.
-    fn reopen(&mut self, device: &DeviceUuid, was_closed: bool) -> Result<(), DeviceError> {
-        if was_closed && !self.is_strict() { self.open(device, true) } else { Ok(()) }
+    fn reopen(&mut self, place: &MpsPlace, device: &DeviceUuid, was_closed: bool) -> Result<(), DeviceError> {
+        if was_closed && !self.is_strict() { self.open(place, device, true) } else { Ok(()) }
     }
 
-    fn open(&mut self, device: &DeviceUuid, is_closed: bool) -> Result<(), DeviceError> {
-        self.modes.as_mut().map_or(Ok(()), |modes| modes.open(device, is_closed))
+    /// Opens a device again; a daemon in an instance never closed its.
+    fn open(&mut self, place: &MpsPlace, device: &DeviceUuid, is_closed: bool) -> Result<(), DeviceError> {
+        match self.modes.as_mut().filter(|_| place.instance.is_none()) {
+            Some(modes) => modes.open(device, is_closed),
+            None => Ok(()),
+        }
     }
 
     /// What a daemon left that died while no agent ran.
-    fn rest(&self, device: &DeviceUuid) -> Vec<Record> {
+    fn rest(&self, device: &DeviceUuid, place: &MpsPlace) -> Vec<Record> {
+        self.records_of(device).filter(|record| record.instance == place.instance).collect()
+    }
+
+    /// What is written down of daemons of a device and of its instances.
+    fn records_of(&self, device: &DeviceUuid) -> impl Iterator<Item = Record> {
         let found = pipe_directories(&self.directory).into_iter();
         let records = found.filter_map(|(_, path)| read_record(&path));
-        records.filter(|record| record.device == *device).collect()
+        records.filter(move |record| record.device == *device)
     }
 
     /// As [`Backend::notices`](crate::Backend::notices): faults, deaths and their ends, once each. To be called about once
@@ -163,26 +177,37 @@ impl MpsDaemons {
         self.rounds = self.rounds.wrapping_add(1);
         let asks_all = self.rounds.is_multiple_of(NOTICES_PER_QUESTION);
         let due = self.daemons.iter().filter(|(_, daemon)| asks_all || daemon.is_disturbed());
-        let due: Vec<u32> = due.map(|(index, _)| *index).collect();
-        for index in due {
-            if let Err(error) = self.check(index) {
-                tracing::debug!(index, error = %pillion_core::report(&error), "mps daemon does not say how it is");
+        let due: Vec<MpsPlace> = due.map(|(place, _)| place.clone()).collect();
+        for place in due {
+            if let Err(error) = self.check(&place) {
+                tracing::debug!(?place, error = %pillion_core::report(&error), "mps daemon does not say how it is");
             }
         }
         std::mem::take(&mut self.notices)
     }
 
-    fn check(&mut self, index: u32) -> Result<(), DeviceError> {
-        let control = Control { binary: &self.control_binary, index };
-        let Some(daemon) = self.daemons.get_mut(&index) else { return Ok(()) };
-        let notice = daemon.check(control)?;
-        match notice.as_ref().map(|notice| notice.kind) {
-            Some(NoticeKind::MpsClear) => drop(self.troubled.remove(&index)),
-            Some(_) => drop(self.troubled.insert(index)),
+    fn check(&mut self, place: &MpsPlace) -> Result<(), DeviceError> {
+        let control = Control { binary: &self.control_binary, index: place.index };
+        let Some(daemon) = self.daemons.get_mut(place) else { return Ok(()) };
+        match daemon.check(control)? {
+            Some(DeviceNotice { kind: NoticeKind::MpsClear, detail, .. }) => self.is_well(place, &detail),
+            Some(notice) => {
+                self.troubled.insert(place.clone());
+                self.notices.push(notice);
+            }
             None => {}
         }
-        self.notices.extend(notice);
         Ok(())
+    }
+
+    /// A place is well again, if it was not; its device is when none of its other instances is in trouble.
+    fn is_well(&mut self, place: &MpsPlace, detail: &str) {
+        let index = place.index;
+        let was_troubled = self.troubled.remove(place);
+        if was_troubled && !self.troubled.iter().any(|other| other.index == index) {
+            let (kind, detail) = (NoticeKind::MpsClear, detail.to_owned());
+            self.notices.push(DeviceNotice { index, kind, detail });
+        }
     }
 
     fn device(&self, index: u32) -> Result<&DeviceUuid, DeviceError> {
@@ -203,12 +228,13 @@ impl MpsDaemons {
 impl MpsControl for MpsDaemons {
     /// [`DeviceError::NoLibrary`] if there is no control program, [`DeviceError::Unsupported`] if it does not know the
     /// multi-user mode.
-    fn prepare(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
+    fn prepare(&mut self, place: &MpsPlace, settings: &MpsSettings) -> Result<(), DeviceError> {
+        let index = place.index;
         let device = self.allowed(index)?.clone();
-        self.check(index)?;
+        self.check(place)?;
         let binary = self.control_binary.clone();
         let control = Control { binary: &binary, index };
-        if let Some(daemon) = self.daemons.get_mut(&index) {
+        if let Some(daemon) = self.daemons.get_mut(place) {
             match daemon.state {
                 // It ends, if it has not yet: whoever comes now has a new one.
                 _ if daemon.is_quitting() => {}
@@ -238,25 +264,26 @@ impl MpsControl for MpsDaemons {
             daemon.discard(control)?;
             let was_closed = daemon.record.is_closed;
             let pipe_directory = daemon.record.settings.pipe_directory.clone();
-            self.reopen(&device, was_closed)?;
+            self.reopen(place, &device, was_closed)?;
             // A server that outlived its daemon would keep the next one from coming up.
             clear(&pipe_directory).map_err(|error| control.busy(error))?;
-            self.daemons.remove(&index);
+            self.daemons.remove(place);
         }
-        let was_closed = self.rest(&device).iter().any(|record| record.is_closed);
-        self.reopen(&device, was_closed)?;
+        let was_closed = self.rest(&device, place).iter().any(|record| record.is_closed);
+        self.reopen(place, &device, was_closed)?;
         Daemon::make_room(control, &settings.pipe_directory)?;
-        let is_closed = self.is_strict();
-        self.start(Record { is_closed, ..Record::new(index, device, settings.clone()) })
+        let is_closed = self.is_strict() && place.instance.is_none();
+        self.start(Record { is_closed, ..Record::new(place, device, settings.clone()) })
     }
 
     /// The device's compute mode is the default again. [`DeviceError::Busy`] also if the daemon or its server does not end.
-    fn release(&mut self, index: u32) -> Result<(), DeviceError> {
+    fn release(&mut self, place: &MpsPlace) -> Result<(), DeviceError> {
+        let index = place.index;
         let device = self.allowed(index)?.clone();
-        self.check(index)?;
-        let Some(daemon) = self.daemons.get_mut(&index) else {
-            let rest = self.rest(&device);
-            self.open(&device, rest.iter().any(|record| record.is_closed))?;
+        self.check(place)?;
+        let Some(daemon) = self.daemons.get_mut(place) else {
+            let rest = self.rest(&device, place);
+            self.open(place, &device, rest.iter().any(|record| record.is_closed))?;
             let mut left = rest.iter().map(|record| clear(&record.settings.pipe_directory));
             let binary = &self.control_binary;
             return left.try_for_each(|it| it.map_err(|error| Control { binary, index }.busy(error)));
@@ -264,23 +291,20 @@ impl MpsControl for MpsDaemons {
         daemon.end(Control { binary: &self.control_binary, index })?;
         let is_closed = daemon.record.is_closed;
         // Before the record goes: what fails now is tried again.
-        self.open(&device, is_closed)?;
-        if let Some(daemon) = self.daemons.get(&index) {
+        self.open(place, &device, is_closed)?;
+        if let Some(daemon) = self.daemons.get(place) {
             daemon.clear_away(Control { binary: &self.control_binary, index })?;
         }
-        self.daemons.remove(&index);
-        if self.troubled.remove(&index) {
-            let detail = "what was left of the MPS daemon was cleared away".to_owned();
-            self.notices.push(DeviceNotice { index, kind: NoticeKind::MpsClear, detail });
-        }
+        self.daemons.remove(place);
+        self.is_well(place, "what was left of the MPS daemon was cleared away");
         Ok(())
     }
 
     /// A daemon that died is there until it was cleared away. [`DeviceError::NoAnswer`] from one that runs and does not answer.
-    fn status(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
-        self.device(index)?;
-        self.check(index)?;
-        let there = self.daemons.get(&index).filter(|daemon| !daemon.has_quit());
+    fn status(&mut self, place: &MpsPlace) -> Result<Option<MpsStatus>, DeviceError> {
+        self.device(place.index)?;
+        self.check(place)?;
+        let there = self.daemons.get(place).filter(|daemon| !daemon.has_quit());
         Ok(there.map(|daemon| MpsStatus {
             settings: daemon.record.settings.clone(),
             state: daemon.state,
@@ -289,30 +313,43 @@ impl MpsControl for MpsDaemons {
         }))
     }
 
-    fn terminate_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
-        self.allowed(index)?;
-        let control = Control { binary: &self.control_binary, index };
-        match self.daemons.get(&index) {
+    fn terminate_client(&mut self, place: &MpsPlace, pid: u32) -> Result<(), DeviceError> {
+        self.allowed(place.index)?;
+        let control = Control { binary: &self.control_binary, index: place.index };
+        match self.daemons.get(place) {
             Some(daemon) => daemon.terminate(control, pid),
             None => Err(control.refused(format!("process {pid} is no MPS client there"))),
         }
     }
 
-    fn add_partition(&mut self, index: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
-        self.allowed(index)?;
-        let control = Control { binary: &self.control_binary, index };
-        match self.daemons.get_mut(&index) {
+    fn add_partition(
+        &mut self,
+        place: &MpsPlace,
+        tenant: &str,
+        cap: Fraction,
+    ) -> Result<String, DeviceError> {
+        self.allowed(place.index)?;
+        let control = Control { binary: &self.control_binary, index: place.index };
+        match self.daemons.get_mut(place) {
             Some(daemon) => daemon.add_partition(control, tenant, cap),
             None => Err(control.refused("no MPS daemon runs there".to_owned())),
         }
     }
 
-    fn keep_partitions(&mut self, index: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
-        self.allowed(index)?;
-        let control = Control { binary: &self.control_binary, index };
-        match self.daemons.get_mut(&index).filter(|daemon| daemon.state != MpsState::Died) {
+    fn keep_partitions(&mut self, place: &MpsPlace, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
+        self.allowed(place.index)?;
+        let control = Control { binary: &self.control_binary, index: place.index };
+        match self.daemons.get_mut(place).filter(|daemon| daemon.state != MpsState::Died) {
             Some(daemon) => daemon.keep_partitions(control, tenants),
             None => Ok(()),
         }
+    }
+
+    fn instances(&mut self, index: u32) -> Result<Vec<DeviceUuid>, DeviceError> {
+        let device = self.device(index)?;
+        let ran = self.daemons.keys().filter(|place| place.index == index);
+        let ran = ran.filter_map(|place| place.instance.clone());
+        let left = self.records_of(device).filter_map(|record| record.instance);
+        Ok(ran.chain(left).collect::<BTreeSet<_>>().into_iter().collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::process::Process;
 use super::server_program::ServerProgram;
-use crate::MpsSettings;
+use crate::{MpsPlace, MpsSettings};
 use pillion_core::DeviceUuid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,6 +18,9 @@ const RECORD_FILE: &str = "pillion.json";
 pub(super) struct Record {
     pub(super) index: u32,
     pub(super) device: DeviceUuid,
+    /// The instance of it that it serves; absent: it serves the device.
+    #[serde(default)]
+    pub(super) instance: Option<DeviceUuid>,
     pub(super) settings: MpsSettings,
     /// The static SM partition of each tenant, by its whole name. They live as long as the daemon.
     #[serde(default)]
@@ -44,10 +47,12 @@ pub(super) struct Record {
 
 impl Record {
     /// Of a daemon that is to be started.
-    pub(super) fn new(index: u32, device: DeviceUuid, settings: MpsSettings) -> Self {
+    pub(super) fn new(place: &MpsPlace, device: DeviceUuid, settings: MpsSettings) -> Self {
+        let MpsPlace { index, instance } = place.clone();
         Self {
             index,
             device,
+            instance,
             settings,
             partitions: BTreeMap::new(),
             pid: None,
@@ -57,6 +62,16 @@ impl Record {
             is_quitting: false,
             is_closed: false,
         }
+    }
+
+    /// What it serves.
+    pub(super) fn place(&self) -> MpsPlace {
+        MpsPlace { index: self.index, instance: self.instance.clone() }
+    }
+
+    /// What its clients see, by the only name that no other has.
+    pub(super) fn serves(&self) -> &DeviceUuid {
+        self.instance.as_ref().unwrap_or(&self.device)
     }
 
     /// Its process, where that was written down whole.

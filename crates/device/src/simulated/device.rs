@@ -19,7 +19,8 @@ use std::collections::BTreeMap;
 pub(super) struct Device {
     pub(super) description: DeviceDescription,
     pub(super) hardware: Hardware,
-    pub(super) mps: Option<Daemon>,
+    /// Its MPS control daemons: that of the device, or those of its instances by the numbers of these.
+    pub(super) daemons: BTreeMap<Option<u32>, Daemon>,
     /// Absent where it has no MIG.
     pub(super) division: Option<Division>,
     /// Programs that have it open without being on it.
@@ -37,7 +38,7 @@ impl Device {
             holders: Vec::new(),
             description,
             hardware,
-            mps: None,
+            daemons: BTreeMap::new(),
             compute_mode: ComputeMode::Default,
             lost: None,
             totals: Totals::default(),
@@ -84,13 +85,22 @@ impl Device {
             instances,
             index: self.index(),
             uuid: self.description.uuid.clone(),
-            mps_pipe: self.mps.as_ref().map(|daemon| daemon.settings.pipe_directory.clone()),
+            mps_pipes: self
+                .daemons
+                .iter()
+                .map(|(instance, daemon)| (*instance, daemon.settings.pipe_directory.clone()))
+                .collect(),
         }
     }
 
-    /// The state of its MPS daemon. `clients`: those of this device.
-    pub(super) fn mps_status<'a>(&self, clients: impl Iterator<Item = &'a Client>) -> Option<MpsStatus> {
-        self.mps.as_ref().map(|daemon| daemon.status(clients.filter(|client| client.is_mps())))
+    /// The state of an MPS daemon of it. `clients`: those of this device.
+    pub(super) fn mps_status<'a>(
+        &self,
+        instance: Option<u32>,
+        clients: impl Iterator<Item = &'a Client>,
+    ) -> Option<MpsStatus> {
+        let own = clients.filter(|client| client.is_mps() && client.instance == instance);
+        self.daemons.get(&instance).map(|daemon| daemon.status(own))
     }
 
     /// Whether a new process may open it in this way at all. `others`: the processes of this device.
@@ -101,16 +111,17 @@ impl Device {
     /// restrictions are applied to the MPS server, not MPS clients").
     pub(super) fn lets_in<'a>(
         &self,
-        access: &Access,
+        (instance, access): (Option<u32>, &Access),
         mut others: impl Iterator<Item = &'a Client>,
     ) -> Result<(), ClientError> {
         let is_client = matches!(access, Access::Mps { .. });
-        let has_server = self.mps.as_ref().is_some_and(Daemon::has_server);
+        let daemon = self.daemons.get(&instance);
+        let has_server = daemon.is_some_and(Daemon::has_server);
         let is_held = others.any(|other| other.is_present() && !(is_client && other.is_mps()));
         if self.compute_mode == ComputeMode::ExclusiveProcess && (is_held || (has_server && !is_client)) {
             return Err(ClientError::Unavailable { index: self.index() });
         }
-        if is_client && self.mps.as_ref().is_some_and(Daemon::is_faulted) {
+        if is_client && daemon.is_some_and(Daemon::is_faulted) {
             let reason =
                 "the server is not ready: it waits until the clients of a fault have left".to_owned();
             return Err(ClientError::Mps { reason });
@@ -227,8 +238,10 @@ impl Device {
             Access::Plain => false,
             Access::Mps { .. } => {
                 // A daemon that is gone serves nobody who waited for it.
-                let Some(daemon) = &self.mps else { return true };
-                let mut others = others.filter(|other| other.is_mps() && other.is_present());
+                let Some(daemon) = self.daemons.get(&client.instance) else { return true };
+                let mut others = others.filter(|other| {
+                    other.is_mps() && other.is_present() && other.instance == client.instance
+                });
                 daemon.is_faulted()
                     || !daemon.settings.multi_user && others.any(|other| other.uid != client.uid)
             }

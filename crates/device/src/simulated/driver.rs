@@ -100,13 +100,21 @@ pub(super) struct Slot {
     pub index: u32,
     /// Its UUID, by which a limit may name it.
     pub uuid: DeviceUuid,
-    /// The pipe directory of its MPS control daemon, if one runs.
-    pub mps_pipe: Option<PathBuf>,
+    /// The pipe directories of the MPS control daemons that run: of the device, or of its GPU instances by number.
+    pub mps_pipes: Vec<(Option<u32>, PathBuf)>,
     /// With MIG on, its instances that the process may open, each with the number of its GPU instance.
     pub instances: Option<Vec<(DeviceUuid, u32)>>,
 }
 
 impl Slot {
+    /// As a client of the daemon of one of its instances sees it; of the device's own daemon: as it is.
+    fn served(&self, instance: Option<u32>) -> Self {
+        let of_daemon = |instances: &Vec<(DeviceUuid, u32)>| -> Vec<(DeviceUuid, u32)> {
+            instances.iter().filter(|(_, id)| Some(*id) == instance).cloned().collect()
+        };
+        Self { instances: self.instances.as_ref().map(of_daemon), ..self.clone() }
+    }
+
     /// What CUDA counts of it: itself, or with MIG on its first instance; without any it is none.
     fn counted(&self) -> Option<Seen<'_>> {
         match &self.instances {
@@ -173,11 +181,12 @@ fn in_cgroup<'a>(environment: &Environment, slots: &'a [Slot]) -> Vec<&'a Slot> 
 
 fn cuda(environment: &Environment, slots: &[&Slot]) -> Result<Claim, ClientError> {
     let pipe = environment.get("CUDA_MPS_PIPE_DIRECTORY").map_or(MPS_PIPE_DIRECTORY_DEFAULT, String::as_str);
-    let served = slots.iter().find(|slot| {
-        slot.mps_pipe.as_ref().is_some_and(|daemon| daemon.components().eq(Path::new(pipe).components()))
+    let served = slots.iter().find_map(|slot| {
+        let is_its = |daemon: &Path| daemon.components().eq(Path::new(pipe).components());
+        slot.mps_pipes.iter().find(|(_, daemon)| is_its(daemon)).map(|(instance, _)| slot.served(*instance))
     });
-    // A control daemon of one device shows its clients that device only, as number 0.
-    let seen: Vec<&Slot> = served.map_or_else(|| slots.to_vec(), |slot| vec![*slot]);
+    // A control daemon of one device, or of one instance, shows its clients that only, as number 0.
+    let seen: Vec<&Slot> = served.as_ref().map_or_else(|| slots.to_vec(), |slot| vec![slot]);
     let visible = cuda_visible(environment.get("CUDA_VISIBLE_DEVICES").map(String::as_str), &seen);
     let Some((device, instance)) = visible.first().copied() else {
         return Err(ClientError::NoDevice {

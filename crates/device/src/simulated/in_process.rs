@@ -5,12 +5,12 @@ use super::meter::Totals;
 use super::mig::Way;
 use crate::mechanism::mig::{Access, Holder, Instance, Layout};
 use crate::{
-    Backend, CcsControl, DeviceError, DeviceState, DeviceStates, MigControl, MpsControl, MpsSettings,
-    MpsStatus,
+    Backend, CcsControl, DeviceError, DeviceState, DeviceStates, MigControl, MpsControl, MpsPlace,
+    MpsSettings, MpsStatus,
 };
-use pillion_core::UserId;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
 use pillion_core::mig::{Geometry, Slot};
+use pillion_core::{DeviceUuid, UserId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,20 +79,24 @@ impl Backend for InProcess {
 }
 
 impl MpsControl for InProcess {
-    fn prepare(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
-        self.machine().start_mps(ROOT, index, settings)
+    fn prepare(&mut self, place: &MpsPlace, settings: &MpsSettings) -> Result<(), DeviceError> {
+        self.machine().start_mps(ROOT, place, settings)
     }
 
-    fn release(&mut self, index: u32) -> Result<(), DeviceError> {
-        self.machine().stop_mps(ROOT, index)
+    fn release(&mut self, place: &MpsPlace) -> Result<(), DeviceError> {
+        self.machine().stop_mps(ROOT, place)
     }
 
-    fn status(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
-        self.machine().mps(index)
+    fn status(&mut self, place: &MpsPlace) -> Result<Option<MpsStatus>, DeviceError> {
+        self.machine().mps(place)
     }
 
-    fn terminate_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
-        self.machine().terminate_mps_client(ROOT, index, pid)
+    fn terminate_client(&mut self, place: &MpsPlace, pid: u32) -> Result<(), DeviceError> {
+        self.machine().terminate_mps_client(ROOT, place, pid)
+    }
+
+    fn instances(&mut self, index: u32) -> Result<Vec<DeviceUuid>, DeviceError> {
+        self.machine().mps_instances(index)
     }
 }
 

@@ -216,7 +216,7 @@ impl Machine {
             Access::Ccs { .. } if !device.has_ccs() => Access::Plain,
             access => access,
         };
-        device.lets_in(&access, self.on(claim.index))?;
+        device.lets_in((claim.instance, &access), self.on(claim.index))?;
         if self.on(claim.index).filter(|client| client.phase != Phase::Failed).count() >= TENANTS_MAX {
             return Err(ClientError::TooManyClients { index: claim.index, limit: TENANTS_MAX });
         }
@@ -268,7 +268,7 @@ impl Machine {
             return;
         };
         if self.config.killed_client_ends_mps && client.is_mps() && client.phase == Phase::Running {
-            self.end_mps_clients(client.index);
+            self.end_mps_clients(client.index, client.instance);
         }
         let division = self.devices[client.index as usize].division.as_mut();
         if let Some((division, instance)) = division.zip(client.instance) {

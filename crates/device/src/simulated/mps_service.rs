@@ -1,28 +1,32 @@
-//! A process that plays the MPS control daemon of one device: for a double of NVIDIA's own. The daemon is there for as long
-//! as this value lives, and takes its clients along.
+//! A process that plays the MPS control daemon of one device, or of one instance: for a double of NVIDIA's own. The daemon is there
+//! for as long as this value lives, and takes its clients along.
 
 use super::remote::{AGENT_DEADLINE, Line, unexpected};
 use super::wire::{Reply, Request};
-use crate::{DeviceError, MpsSettings, MpsStatus};
+use crate::{DeviceError, MpsPlace, MpsSettings, MpsStatus};
 use pillion_core::Fraction;
 use std::path::PathBuf;
 
-/// The MPS control daemon of one device.
+/// The MPS control daemon of one place.
 #[derive(Debug)]
 pub struct MpsService {
     line: Line,
-    index: u32,
+    place: MpsPlace,
 }
 
 impl MpsService {
-    /// Becomes the daemon of device `index`, as root.
+    /// Becomes the daemon of this place, as root.
     ///
     /// # Errors
-    /// As `MpsControl::prepare`; [`DeviceError::Busy`] if the device has a daemon.
-    pub fn open(socket: impl Into<PathBuf>, index: u32, settings: MpsSettings) -> Result<Self, DeviceError> {
+    /// As `MpsControl::prepare`; [`DeviceError::Busy`] if it has a daemon.
+    pub fn open(
+        socket: impl Into<PathBuf>,
+        place: MpsPlace,
+        settings: MpsSettings,
+    ) -> Result<Self, DeviceError> {
         let mut line = Line::new(socket.into(), AGENT_DEADLINE);
-        line.done(&Request::ServeMps { index, settings })?;
-        Ok(Self { line, index })
+        line.done(&Request::ServeMps { place: place.clone(), settings })?;
+        Ok(Self { line, place })
     }
 
     /// Its clients, and whose they are; `None` if the driver has no such daemon any more.
@@ -30,7 +34,7 @@ impl MpsService {
     /// # Errors
     /// As `Backend::read`.
     pub fn status(&mut self) -> Result<Option<MpsStatus>, DeviceError> {
-        match self.line.ask(&Request::Mps { index: self.index })? {
+        match self.line.ask(&Request::Mps { place: self.place.clone() })? {
             Reply::Mps(status) => Ok(status),
             other => unexpected(&other),
         }
@@ -73,7 +77,7 @@ impl MpsService {
     /// # Errors
     /// As `MpsControl::terminate_client`.
     pub fn terminate(&mut self, pid: u32) -> Result<(), DeviceError> {
-        self.line.done(&Request::TerminateMpsClient { index: self.index, pid })
+        self.line.done(&Request::TerminateMpsClient { place: self.place.clone(), pid })
     }
 
     /// Leaves the device, which is then without a daemon.
@@ -81,6 +85,6 @@ impl MpsService {
     /// # Errors
     /// [`DeviceError::Busy`] while it has clients.
     pub fn stop(&mut self) -> Result<(), DeviceError> {
-        self.line.done(&Request::StopMps { index: self.index })
+        self.line.done(&Request::StopMps { place: self.place.clone() })
     }
 }

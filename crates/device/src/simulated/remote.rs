@@ -5,7 +5,10 @@ use super::driver::ClientError;
 use super::meter::Counters;
 use super::wire::{LINE_LENGTH_MAX, Reply, Request};
 use crate::mps::ComputeMode;
-use crate::{Backend, CcsControl, DeviceError, DeviceStates, MigControl, MpsControl, MpsSettings, MpsStatus};
+use crate::{
+    Backend, CcsControl, DeviceError, DeviceStates, MigControl, MpsControl, MpsPlace, MpsSettings, MpsStatus,
+};
+use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -148,7 +151,7 @@ impl Simulated {
     /// # Errors
     /// As [`MpsControl::release`].
     pub fn fault_mps(&mut self, index: u32) -> Result<(), DeviceError> {
-        self.done(&Request::FaultMps { index })
+        self.done(&Request::FaultMps { place: MpsPlace::device(index) })
     }
 
     pub(super) fn ask(&mut self, request: &Request) -> Result<Reply, DeviceError> {
@@ -206,23 +209,30 @@ impl Backend for Simulated {
 }
 
 impl MpsControl for Simulated {
-    fn prepare(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
-        self.done(&Request::StartMps { index, settings: settings.clone() })
+    fn prepare(&mut self, place: &MpsPlace, settings: &MpsSettings) -> Result<(), DeviceError> {
+        self.done(&Request::StartMps { place: place.clone(), settings: settings.clone() })
     }
 
-    fn release(&mut self, index: u32) -> Result<(), DeviceError> {
-        self.done(&Request::StopMps { index })
+    fn release(&mut self, place: &MpsPlace) -> Result<(), DeviceError> {
+        self.done(&Request::StopMps { place: place.clone() })
     }
 
-    fn status(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
-        match self.line.ask(&Request::Mps { index })? {
+    fn status(&mut self, place: &MpsPlace) -> Result<Option<MpsStatus>, DeviceError> {
+        match self.line.ask(&Request::Mps { place: place.clone() })? {
             Reply::Mps(status) => Ok(status),
             other => unexpected(&other),
         }
     }
 
-    fn terminate_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
-        self.done(&Request::TerminateMpsClient { index, pid })
+    fn terminate_client(&mut self, place: &MpsPlace, pid: u32) -> Result<(), DeviceError> {
+        self.done(&Request::TerminateMpsClient { place: place.clone(), pid })
+    }
+
+    fn instances(&mut self, index: u32) -> Result<Vec<DeviceUuid>, DeviceError> {
+        match self.line.ask(&Request::MpsInstances { index })? {
+            Reply::MpsInstances(instances) => Ok(instances),
+            other => unexpected(&other),
+        }
     }
 }
 

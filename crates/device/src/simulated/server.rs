@@ -9,7 +9,7 @@ use super::machine::Machine;
 use super::meter::Totals;
 use super::mig::Way;
 use super::wire::{LINE_LENGTH_MAX, Refusal, Reply, Request};
-use crate::DeviceError;
+use crate::{DeviceError, MpsPlace};
 use pillion_core::UserId;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -116,8 +116,8 @@ struct Peer {
     pid: u32,
     uid: UserId,
     client: Option<ClientId>,
-    /// The device whose MPS control daemon this is.
-    serves_mps_of: Option<u32>,
+    /// Whose MPS control daemon this is.
+    serves_mps_of: Option<MpsPlace>,
     /// The device that it keeps open.
     holds: Option<u32>,
     marks: BTreeMap<u32, Option<Totals>>,
@@ -141,8 +141,8 @@ async fn connection(driver: &RefCell<Driver>, stream: UnixStream) {
         // It was there when it was opened.
         let _ = driver.borrow_mut().now().hold(index, peer.pid, false);
     }
-    if let Some(index) = peer.serves_mps_of {
-        driver.borrow_mut().now().mps_daemon_ended(index, peer.pid);
+    if let Some(place) = peer.serves_mps_of {
+        driver.borrow_mut().now().mps_daemon_ended(&place, peer.pid);
     }
 }
 
@@ -207,27 +207,28 @@ fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
             reading.map(|reading| Reply::Reading(Box::new(reading)))
         }
         Request::Processes { index } => machine.processes(index).map(Reply::Processes),
-        Request::StartMps { index, settings } => done(machine.start_mps(peer.uid, index, &settings)),
-        Request::StopMps { index } => done(machine.stop_mps(peer.uid, index)),
-        Request::Mps { index } => machine.mps(index).map(Reply::Mps),
-        Request::TerminateMpsClient { index, pid } => {
-            done(machine.terminate_mps_client(peer.uid, index, pid))
+        Request::StartMps { place, settings } => done(machine.start_mps(peer.uid, &place, &settings)),
+        Request::StopMps { place } => done(machine.stop_mps(peer.uid, &place)),
+        Request::Mps { place } => machine.mps(&place).map(Reply::Mps),
+        Request::MpsInstances { index } => machine.mps_instances(index).map(Reply::MpsInstances),
+        Request::TerminateMpsClient { place, pid } => {
+            done(machine.terminate_mps_client(peer.uid, &place, pid))
         }
         Request::ServeMps { .. } if peer.serves_mps_of.is_some() => {
             Ok(Reply::Garbled("this connection is an MPS control daemon already".to_owned()))
         }
-        Request::ServeMps { index, settings } => {
-            let served = machine.serve_mps(peer.uid, peer.pid, index, settings);
-            done(served.inspect(|()| peer.serves_mps_of = Some(index)))
+        Request::ServeMps { place, settings } => {
+            let served = machine.serve_mps(peer.uid, peer.pid, &place, settings);
+            done(served.inspect(|()| peer.serves_mps_of = Some(place)))
         }
         Request::SetMpsDefaults { cap, memory_limit_bytes } => {
-            of_its_daemon(peer, |index| machine.set_mps_defaults(index, cap, memory_limit_bytes))
+            of_its_daemon(peer, |place| machine.set_mps_defaults(place, cap, memory_limit_bytes))
         }
         Request::SetMpsServerLimits { cap, memory_limit_bytes } => {
-            of_its_daemon(peer, |index| machine.set_mps_server_limits(index, cap, memory_limit_bytes))
+            of_its_daemon(peer, |place| machine.set_mps_server_limits(place, cap, memory_limit_bytes))
         }
-        Request::MpsServerDied => of_its_daemon(peer, |index| machine.mps_server_died(index)),
-        Request::FaultMps { index } => done(machine.fault_mps(peer.uid, index)),
+        Request::MpsServerDied => of_its_daemon(peer, |place| machine.mps_server_died(place)),
+        Request::FaultMps { place } => done(machine.fault_mps(peer.uid, &place)),
         Request::CcsMode { index } => machine.ccs_mode(index).map(Reply::CcsMode),
         Request::SetCcsMode { index, mode } => done(machine.set_ccs_mode(peer.uid, index, mode)),
         Request::ComputeMode { index } => machine.compute_mode(index).map(Reply::ComputeMode),
@@ -289,10 +290,10 @@ fn done(result: Result<(), DeviceError>) -> Result<Reply, DeviceError> {
 /// What only the daemon itself may ask for.
 fn of_its_daemon(
     peer: &Peer,
-    act: impl FnOnce(u32) -> Result<(), DeviceError>,
+    act: impl FnOnce(&MpsPlace) -> Result<(), DeviceError>,
 ) -> Result<Reply, DeviceError> {
-    match peer.serves_mps_of {
-        Some(index) => done(act(index)),
+    match &peer.serves_mps_of {
+        Some(place) => done(act(place)),
         None => Ok(Reply::Garbled("this connection is no MPS control daemon".to_owned())),
     }
 }

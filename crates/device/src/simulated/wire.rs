@@ -6,10 +6,10 @@ use super::driver::ClientError;
 use super::meter::Counters;
 use crate::mechanism::mig::{Access, Holder, Instance, Layout};
 use crate::mps::ComputeMode;
-use crate::{DeviceError, DeviceState, MpsSettings, MpsStatus};
-use pillion_core::Fraction;
+use crate::{DeviceError, DeviceState, MpsPlace, MpsSettings, MpsStatus};
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
 use pillion_core::mig::{Geometry, Slot};
+use pillion_core::{DeviceUuid, Fraction};
 use serde::{Deserialize, Serialize};
 
 /// The longest line that either side reads.
@@ -28,22 +28,26 @@ pub(super) enum Request {
         index: u32,
     },
     StartMps {
-        index: u32,
+        place: MpsPlace,
         settings: MpsSettings,
     },
     StopMps {
-        index: u32,
+        place: MpsPlace,
     },
     Mps {
+        place: MpsPlace,
+    },
+    /// The instances of a device that have a daemon.
+    MpsInstances {
         index: u32,
     },
     TerminateMpsClient {
-        index: u32,
+        place: MpsPlace,
         pid: u32,
     },
-    /// This connection becomes the MPS control daemon of a device, until it closes.
+    /// This connection becomes the MPS control daemon of a place, until it closes.
     ServeMps {
-        index: u32,
+        place: MpsPlace,
         settings: MpsSettings,
     },
     /// What this connection's daemon holds the clients of its next server to.
@@ -60,7 +64,7 @@ pub(super) enum Request {
     MpsServerDied,
     /// One client of a device's server crashes.
     FaultMps {
-        index: u32,
+        place: MpsPlace,
     },
     CcsMode {
         index: u32,
@@ -137,6 +141,7 @@ pub(super) enum Reply {
     Reading(Box<Reading>),
     Processes(Vec<DeviceProcess>),
     Mps(Option<MpsStatus>),
+    MpsInstances(Vec<DeviceUuid>),
     CcsMode(Option<u8>),
     MigGeometry(Geometry),
     MigNeedsReset(bool),

@@ -1,5 +1,6 @@
 //! What is done with one device: nothing, one job alone, jobs together without walls, or instances.
 
+use super::company::{Company, Together};
 use super::shapes::{Filling, Shapes};
 use super::speed::SliceSpeed;
 use super::worth;
@@ -94,7 +95,7 @@ pub enum Choice {
     Alone(usize),
     /// The jobs of this rival share it.
     Together(usize),
-    /// Each of these jobs has an instance of its own.
+    /// Each of these jobs has an instance; two with the same one share it, the host before its guest.
     Instances(Vec<(usize, Slot)>),
 }
 
@@ -113,6 +114,17 @@ struct Waiting<'j> {
     worth: Vec<f64>,
     /// Those that have to get something, by their places.
     required: &'j [usize],
+    /// Who could share an instance with whom; each job stands in one of them at most.
+    companies: &'j [Company],
+}
+
+/// Instances that are given away.
+struct Filled {
+    slots: Vec<(usize, Slot)>,
+    /// What that is worth, less what making them costs.
+    value: f64,
+    /// The sum of the speeds.
+    speed: f64,
 }
 
 impl<'g> Cutter<'g> {
@@ -134,23 +146,27 @@ impl<'g> Cutter<'g> {
         if device.tenants.is_empty() && !device.is_held && !jobs.is_empty() && jobs.len() <= free_count {
             return Choice::Alone(0);
         }
-        self.choose_beside(device, &self.priced(jobs, &[]), rivals)
+        self.choose_beside(device, &self.priced(jobs, &[], &[]), rivals)
     }
 
     /// What to do with a device that `rights` have a right to, by their places in `jobs`: instances only where each of them gets
-    /// one, whatever else is gained. For jobs in the order of the queue, of which more wait than there are devices.
+    /// one, whatever else is gained. For jobs in the order of the queue, of which more wait than there are devices. `companies`: who
+    /// could share an instance with whom; without any each has one to himself.
     pub fn choose_for(
         &self,
         device: DeviceState<'_>,
         jobs: &[SliceJob],
         rivals: &[Rival],
         rights: &[usize],
+        companies: &[Company],
     ) -> Choice {
         let jobs = in_turn(jobs);
         if rights.iter().any(|job| *job >= jobs.len()) {
             return Choice::Nothing;
         }
-        self.choose_beside(device, &self.priced(jobs, rights), rivals)
+        let is_known = |company: &&Company| company.host < jobs.len() && company.guest < jobs.len();
+        let companies: Vec<Company> = companies.iter().filter(is_known).cloned().collect();
+        self.choose_beside(device, &self.priced(jobs, rights, &companies), rivals)
     }
 
     fn choose_beside(&self, device: DeviceState<'_>, waiting: &Waiting<'_>, rivals: &[Rival]) -> Choice {
@@ -165,23 +181,18 @@ impl<'g> Cutter<'g> {
         if !device.is_held {
             let shapes = if is_empty { None } else { Some(Shapes::beside(self.geometry, device.tenants)) };
             let cut = fill(shapes.as_ref().unwrap_or(&self.empty), waiting, CUT_COST);
-            if cut.as_ref().map(|(_, value)| *value) > best.as_ref().map(|(_, value)| *value) {
+            if cut.as_ref().map(|filled| filled.value) > best.as_ref().map(|filled| filled.value) {
                 best = cut;
             }
         }
         if !is_empty || device.is_held {
-            return best.map_or(Choice::Nothing, |(slots, _)| Choice::Instances(slots));
+            return best.map_or(Choice::Nothing, |filled| Choice::Instances(filled.slots));
         }
         self.for_an_empty_one(waiting, best, rivals)
     }
 
     /// 3. Together, in instances or alone, whatever does most; alone where company gains too little.
-    fn for_an_empty_one(
-        &self,
-        waiting: &Waiting<'_>,
-        instances: Option<(Vec<(usize, Slot)>, f64)>,
-        rivals: &[Rival],
-    ) -> Choice {
+    fn for_an_empty_one(&self, waiting: &Waiting<'_>, instances: Option<Filled>, rivals: &[Rival]) -> Choice {
         let is_known = |rival: &&Rival| rival.jobs.iter().all(|(job, _)| *job < waiting.jobs.len());
         let together =
             rivals.iter().enumerate().filter(|(_, rival)| is_known(rival)).map(|(index, rival)| {
@@ -189,12 +200,9 @@ impl<'g> Cutter<'g> {
                 let speed: f64 = rival.jobs.iter().map(|(_, speed)| speed).sum();
                 (Choice::Together(index), value, speed)
             });
-        let apart = instances.filter(|(slots, _)| slots.len() > 1).map(|(slots, value)| {
-            let speeds =
-                slots.iter().filter_map(|(job, slot)| waiting.jobs[*job].may_have(slot.profile).ok());
-            let speed: f64 = speeds.map(|speed| speed.speed_fraction).sum();
-            (Choice::Instances(slots), value, speed)
-        });
+        let apart = instances
+            .filter(|filled| filled.slots.len() > 1)
+            .map(|Filled { slots, value, speed }| (Choice::Instances(slots), value, speed));
         let gains = |choice: &(Choice, f64, f64)| choice.2 >= 1.0 + self.gain_min;
         let shared = apart.into_iter().chain(together).filter(gains).max_by(|a, b| a.1.total_cmp(&b.1));
         // Who else could have all of it: those with a right to it, where there are any.
@@ -210,7 +218,12 @@ impl<'g> Cutter<'g> {
         }
     }
 
-    fn priced<'j>(&self, jobs: &'j [SliceJob], required: &'j [usize]) -> Waiting<'j> {
+    fn priced<'j>(
+        &self,
+        jobs: &'j [SliceJob],
+        required: &'j [usize],
+        companies: &'j [Company],
+    ) -> Waiting<'j> {
         let durations: Vec<f64> = jobs
             .iter()
             .map(|job| {
@@ -220,7 +233,7 @@ impl<'g> Cutter<'g> {
         let worth = worth::of_work(&self.empty, &durations, |job, size| self.speed(&jobs[job], size));
         let worth = (0_u32..).zip(alike(jobs, &worth));
         let worth = worth.map(|(at, worth)| worth * (1.0 - ORDER_WEIGHT * f64::from(at)));
-        Waiting { worth: worth.collect(), jobs, required }
+        Waiting { worth: worth.collect(), jobs, required, companies }
     }
 
     /// How fast a job is in a plain size, where it may have it; everybody may have the whole.
@@ -232,16 +245,72 @@ impl<'g> Cutter<'g> {
     }
 }
 
-/// The best set of instances with who gets them, and what that is worth less the cost of each instance.
-fn fill(shapes: &Shapes, waiting: &Waiting<'_>, cost: f64) -> Option<(Vec<(usize, Slot)>, f64)> {
+/// The best set of instances with who gets them, less the cost of each instance: each to himself, or in company where that is worth
+/// more.
+fn fill(shapes: &Shapes, waiting: &Waiting<'_>, cost: f64) -> Option<Filled> {
+    let apart = fill_with(shapes, waiting, &[], cost);
+    if waiting.companies.is_empty() {
+        return apart;
+    }
+    let together = fill_with(shapes, waiting, waiting.companies, cost);
+    let is_more = together.as_ref().map(|filled| filled.value) > apart.as_ref().map(|filled| filled.value);
+    if is_more { together } else { apart }
+}
+
+/// The same where these share what one of them gets, if that is worth more than he alone.
+fn fill_with(shapes: &Shapes, waiting: &Waiting<'_>, companies: &[Company], cost: f64) -> Option<Filled> {
+    // Who comes along has no instance of his own, and who has to get something gets it with his host.
+    let guests: Vec<usize> = companies.iter().map(|company| company.guest).collect();
+    let of_host =
+        |job: &usize| companies.iter().find(|company| company.guest == *job).map(|company| company.host);
+    let required: Vec<usize> = waiting.required.iter().map(|job| of_host(job).unwrap_or(*job)).collect();
     let worth = |job: usize, size: usize| {
-        let speed = waiting.jobs[job].may_have(shapes.sizes[size]).ok()?;
-        Some(speed.speed_fraction * waiting.worth[job] - cost)
+        let is_host = !guests.contains(&job);
+        let seated = is_host.then(|| seated(waiting, companies, job, shapes.sizes[size]))??;
+        Some(seated.value - cost)
     };
-    let filled = shapes.fill(waiting.jobs.len(), waiting.required, worth);
+    let filled = shapes.fill(waiting.jobs.len(), &required, worth);
     let best = filled.into_iter().enumerate().filter_map(|(set, filling)| Some((set, filling?)));
     let (set, filling) = best.max_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
-    (!filling.jobs.is_empty()).then(|| (placed(shapes, set, &filling), filling.value))
+    if filling.jobs.is_empty() {
+        return None;
+    }
+    let (mut slots, mut speed) = (Vec::new(), 0.0);
+    for (job, slot) in placed(shapes, set, &filling) {
+        let seated = seated(waiting, companies, job, slot.profile)?;
+        slots.push((job, slot));
+        slots.extend(seated.guest.map(|guest| (guest, slot)));
+        speed += seated.speed;
+    }
+    Some(Filled { slots, value: filling.value, speed })
+}
+
+/// Somebody in an instance, with whoever comes along.
+struct Seated {
+    guest: Option<usize>,
+    value: f64,
+    speed: f64,
+}
+
+/// What a job does in an instance of this size, alone or in company, whatever is worth more; `None`: it may not have one.
+fn seated(waiting: &Waiting<'_>, companies: &[Company], job: usize, profile: MigProfile) -> Option<Seated> {
+    let company = companies.iter().find(|company| company.host == job);
+    let of_both = |company: &Company, together: &Together| {
+        let [own, other] = together.speeds.map(|speed| speed.speed_fraction);
+        let value = own * waiting.worth[job] + other * waiting.worth[company.guest];
+        Seated { guest: Some(company.guest), value, speed: own + other }
+    };
+    let both = company.and_then(|company| Some(of_both(company, company.sizes.get(&profile)?)));
+    let is_needed = company.is_some_and(|company| waiting.required.contains(&company.guest));
+    let alone = waiting.jobs[job].may_have(profile).ok().filter(|_| !is_needed).map(|speed| Seated {
+        guest: None,
+        value: speed.speed_fraction * waiting.worth[job],
+        speed: speed.speed_fraction,
+    });
+    match (both, alone) {
+        (Some(both), Some(alone)) if both.value <= alone.value => Some(alone),
+        (both, alone) => both.or(alone),
+    }
 }
 
 /// The work of jobs that are alike is worth the same.

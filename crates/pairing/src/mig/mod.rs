@@ -4,12 +4,14 @@
 //! ```text
 //! fit, speed ─► SliceJob ─┐
 //! Geometry ─► shapes ─────┼─► worth (what each waiting job's work is worth) ─► choose ─► Choice
+//! company (two of one user in one instance) ─┘
 //! ```
 //!
 //! Pure. Must not know a node, Slurm, or how an instance is made.
 
 mod book;
 mod choose;
+mod company;
 mod job;
 mod shapes;
 mod speed;
@@ -19,6 +21,7 @@ mod worth;
 
 pub use book::{SliceBook, SliceRecord, SlicesKnown};
 pub use choose::{Choice, Cutter, DeviceState, Refusal, Rival, SliceJob};
+pub use company::{Company, Together, beside, profile_in};
 pub use job::SliceKnowledge;
 pub use speed::{SliceSpeed, prior};
 

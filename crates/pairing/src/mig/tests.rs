@@ -227,3 +227,37 @@ fn of_ten_foretold_speeds_nine_are_reached_at_their_lower_end() {
     // Small batches are faster than they look, and never the other way about.
     assert!((-0.1..0.0).contains(&(error_sum / f64::from(count))), "{error_sum}");
 }
+
+/// Two who could share instances of these sizes, each as fast as this.
+fn company(host: usize, guest: usize, sizes: &[(&str, f64)]) -> Company {
+    let together = |speed| Together {
+        speeds: [SliceSpeed::measured(speed); 2],
+        caps: [None; 2],
+        memory_bytes: [1 << 30; 2],
+    };
+    let sizes = sizes.iter().map(|(size, speed)| (name(size), together(*speed)));
+    Company { host, guest, sizes: sizes.collect() }
+}
+
+#[test]
+fn company_in_an_instance_is_weighed_beside_an_instance_each() {
+    let middling = || job(0, 2.0, &[("3g.20gb", 0.8), ("4g.20gb", 0.9)]);
+    let jobs: Vec<SliceJob> = (0..4).map(|_| middling()).collect();
+    let cutter = Cutter::new(a100(), 0.1);
+    let chosen = |rights: &[usize], companies: &[Company]| {
+        instances(cutter.choose_for(DeviceState::default(), &jobs, &[], rights, companies))
+    };
+    let apart = chosen(&[0], &[]);
+    assert_eq!(apart.iter().map(|(_, slot)| slot).collect::<std::collections::BTreeSet<_>>().len(), 2);
+    let fast = [company(0, 1, &[("3g.20gb", 0.7), ("4g.20gb", 0.8)]), company(2, 3, &[("3g.20gb", 0.7)])];
+    let both = chosen(&[0], &fast);
+    assert_eq!(both.len(), 4, "{both:?}");
+    let seat = |job: usize| both.iter().find(|(other, _)| *other == job).map(|(_, slot)| *slot).unwrap();
+    assert_eq!((seat(0), seat(2)), (seat(1), seat(3)));
+    assert_eq!(seat(2).profile, name("3g.20gb"), "where they may be together");
+    assert_eq!(a100().check(&[seat(0), seat(2)]), Ok(()));
+    // Who has a right comes along, too, or the device is not cut for the others.
+    assert_eq!(chosen(&[3], &fast).len(), 4);
+    let slow = [company(0, 1, &[("3g.20gb", 0.38)]), company(2, 3, &[("3g.20gb", 0.38)])];
+    assert_eq!(chosen(&[0], &slow), apart, "no more than one alone does");
+}

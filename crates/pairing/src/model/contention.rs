@@ -210,21 +210,23 @@ fn delays(demands: &[Demand], own: usize, sharing: Sharing) -> Delays {
         let loss_fraction = loss_beyond(total) + SWITCH_LOSS * others_use.min(1.0);
         return Delays { compute, memory: 1.0, cache: 1.0, loss_fraction };
     }
-    if sharing.mechanism().has_instances() {
-        // Nothing is met in an instance: what it makes of a speed is not said here (`mig`).
+    if sharing.mechanism().meets_nobody() {
+        // Nothing is met in an instance of one's own: what it makes of a speed is not said here (`mig`).
         return Delays { compute: 1.0, memory: 1.0, cache: 1.0, loss_fraction: 0.0 };
     }
     let compute = match sharing {
         // Units are split for good: neighbours are not met on them.
         Sharing::Ccs { .. } | Sharing::Mig { .. } => delay_of_cap(this),
-        Sharing::Mps { .. } | Sharing::TimeSliced => {
+        Sharing::Mps { .. } | Sharing::MigMps { .. } | Sharing::TimeSliced => {
             delay_of_cap(this).max(1.0) * delay_of_neighbours(demands, own)
         }
     };
     let total: f64 = match sharing {
         // A card whose parts are all used up contends for what the parts share.
         Sharing::Ccs { .. } | Sharing::Mig { .. } => demands.iter().map(|each| each.compute).sum(),
-        Sharing::Mps { .. } | Sharing::TimeSliced => demands.iter().map(Demand::presence).sum(),
+        Sharing::Mps { .. } | Sharing::MigMps { .. } | Sharing::TimeSliced => {
+            demands.iter().map(Demand::presence).sum()
+        }
     };
     let memory: f64 = others(demands, own).map(|other| other.memory).sum();
     let cache: f64 = others(demands, own).map(|other| other.cache).sum();

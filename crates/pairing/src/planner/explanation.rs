@@ -152,7 +152,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
     fn shares(&self, start: &Start) -> Vec<Shards> {
         let geometry = self.context.devices[start.device].geometry.as_ref();
         if let Some((own, geometry)) = start.instance.zip(geometry) {
-            return vec![geometry.shards(own.slot.profile)];
+            return self.shares_of_instance(start, own, geometry);
         }
         let (context, kind) = (self.context, self.context.kind_of[start.device]);
         let first = context.class_of[start.jobs[0]];
@@ -195,7 +195,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
     fn member(&self, start: &Start, index: usize, position: usize, shares: &[Shards]) -> Member {
         let context = self.context;
         if let Some(instance) = start.instance {
-            return self.member_in_instance(start, instance, shares[index]);
+            return self.member_in_instance(start, instance, index, shares[index]);
         }
         let (job, device) = (start.jobs[index], &context.devices[start.device]);
         let (class, kind) = (context.class_of[job], context.kind_of[start.device]);

@@ -159,7 +159,9 @@ impl Foretold {
                 // What a cap does to a speed only the model says.
                 Mechanism::Mps => of_all.mean * as_is / without.max(SPEED_MIN),
                 // Of other ways nothing was published; they do no better.
-                Mechanism::Ccs | Mechanism::Mig | Mechanism::TimeSliced => of_all.mean.min(as_is),
+                Mechanism::Ccs | Mechanism::Mig | Mechanism::MigMps | Mechanism::TimeSliced => {
+                    of_all.mean.min(as_is)
+                }
             };
             Speed { mean: mean.min(1.0), ..of_all }
         });

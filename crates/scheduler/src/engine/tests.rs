@@ -1,5 +1,6 @@
 //! What of the settings reaches a plan.
 
+mod company;
 mod instances;
 
 use super::*;

@@ -79,17 +79,19 @@ pub(super) struct State {
     pub(super) kill_wait: Option<(Duration, UnixTime)>,
 }
 
-/// Those of the starts on each device that are or may be beside another there, and share by a daemon.
+/// Those of the starts on each device, or in each instance of one, that are or may be beside another there, and share by a daemon.
 pub(super) fn tenants(decisions: &[Decision]) -> BTreeMap<JobStart, Tenant> {
     let mut devices: BTreeMap<_, Vec<(JobStart, Tenant, bool)>> = BTreeMap::new();
     for decision in decisions {
-        let here = devices.entry((&decision.node, &decision.gres_type)).or_default();
         let there = decision.members.iter();
         let there = there.filter(|it| matches!(it.state, MemberState::Released | MemberState::Running));
-        here.extend(there.map(|member| {
+        for member in there {
             let tenant = Tenant { node: decision.node.clone(), uid: member.plan.uid };
-            (member.plan.start, tenant, member.plan.sharing.mechanism().has_daemon())
-        }));
+            let sharing = member.plan.sharing;
+            let place = (&decision.node, &decision.gres_type, sharing.mig_slot());
+            let has_daemon = sharing.mechanism().has_daemon();
+            devices.entry(place).or_default().push((member.plan.start, tenant, has_daemon));
+        }
     }
     let shared = devices.into_values().filter(|here| here.len() > 1).flatten();
     shared.filter(|(_, _, has_daemon)| *has_daemon).map(|(start, tenant, _)| (start, tenant)).collect()

@@ -150,7 +150,11 @@ impl Judge {
         Ok(asked.is_some_and(|asked| now.seconds_since(asked.decided_at) <= REQUEUE_AGE_SECONDS_MAX))
     }
 
+    /// That of an instance may be another one's: nobody says which.
     async fn mps_died_at(&self, run: &MeasuredRun) -> Result<Vec<UnixTime>, TickError> {
+        if run.is_in_instance() {
+            return Ok(Vec::new());
+        }
         let (node, device) = (&run.node, &run.summary.gres_type);
         let faults = self.context.store.device_faults(node, device, run.summary.started_at).await?;
         let died = faults.iter().filter(|fault| fault.kind == FaultKind::MpsDied);
@@ -234,10 +238,16 @@ fn named_by_driver(run: &MeasuredRun) -> Option<String> {
 /// What became of those who were beside it.
 async fn fates(store: &dyn Store, run: &MeasuredRun, scan: &Scan) -> Result<Vec<Fate>, TickError> {
     let mut fates = Vec::new();
-    for neighbour in &run.summary.neighbours {
+    for neighbour in run.summary.neighbours.iter().filter(|neighbour| could_take_along(run, **neighbour)) {
         fates.push(fate(store, *neighbour, run, scan).await?);
     }
     Ok(fates)
+}
+
+/// Whether somebody who was on the device had the same MPS server: in an instance that are those who were planned into it together.
+fn could_take_along(run: &MeasuredRun, neighbour: JobStart) -> bool {
+    let Some(decision) = run.decision.as_ref().filter(|_| run.is_in_instance()) else { return true };
+    decision.members.iter().any(|member| member.plan.start == neighbour)
 }
 
 async fn fate(

@@ -469,7 +469,15 @@ impl OperatorService for OperatorServer {
         let filter = shadow::filter(request.get_ref(), caller(&request))?;
         let sums = self.pages.shadow_sums(&filter).await.map_err(store_error)?;
         let settings = &self.context.settings;
-        Ok(Response::new(shadow::answer(&sums, &filter, settings.mode.as_str(), &settings.observed)))
+        let speeds = match shadow::calibrated_since(&filter) {
+            Some(since) => self.pages.foretold_speeds(since, filter.until).await.map_err(store_error)?,
+            None => Vec::new(),
+        };
+        Ok(Response::new(api::ShadowResponse {
+            is_deciding: Some(settings.has_shadow()),
+            calibration: shadow::calibrated(&speeds, &sums),
+            ..shadow::answer(&sums, &filter, settings.mode.as_str(), &settings.observed)
+        }))
     }
 
     async fn top(&self, request: Request<api::TopRequest>) -> Result<Response<api::TopResponse>, Status> {

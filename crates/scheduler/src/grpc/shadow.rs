@@ -1,13 +1,15 @@
 //! What would have been done, and what came of the jobs: sums over recorded decisions, as the command line prints them. Pure.
 
 use super::auth::Caller;
+use crate::shadow::calibration::{Calibration, calibration, saved_seconds_low};
 use pillion_api as api;
 use pillion_core::UnixTime;
 use pillion_core::reason::Reason;
 use pillion_core::shadow::ShadowOutcome;
 use pillion_pairing::Role;
-use pillion_store::{ShadowFilter, ShadowSums};
+use pillion_store::{ForetoldSpeed, ShadowFilter, ShadowSums};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tonic::Status;
 
 /// Which decisions are asked for: everybody's, or the caller's own.
@@ -25,6 +27,33 @@ pub(super) fn filter(request: &api::ShadowRequest, caller: Caller) -> Result<Sha
         return Err(Status::permission_denied("nobody knows who asks"));
     }
     Ok(ShadowFilter { since, until, uid })
+}
+
+/// For how long what was measured in the pool counts.
+const CALIBRATION_TIME: Duration = Duration::from_hours(30 * 24);
+
+/// Since when; `None`: the caller is not told of others' jobs.
+pub(super) fn calibrated_since(filter: &ShadowFilter) -> Option<UnixTime> {
+    filter.uid.is_none().then(|| filter.until - CALIBRATION_TIME)
+}
+
+/// What was measured in the pool of speeds that were foretold, and what by that would have been saved.
+pub(super) fn calibrated(speeds: &[ForetoldSpeed], sums: &[ShadowSums]) -> Option<api::ShadowCalibration> {
+    let Calibration {
+        speed_count,
+        above_bound_count,
+        promises_broken,
+        promises_broken_expected,
+        stretch_ratio,
+    } = calibration(speeds);
+    (speed_count > 0).then(|| api::ShadowCalibration {
+        speed_count,
+        above_bound_count,
+        promises_broken,
+        promises_broken_expected,
+        stretch_ratio,
+        saved_gpu_hours_low: stretch_ratio.map(|stretch| saved_seconds_low(sums, stretch) / 3600.0),
+    })
 }
 
 /// Adds up.

@@ -94,7 +94,7 @@ fn sharing(active: &[Decision]) -> BTreeMap<Mechanism, (u64, u64)> {
     for decision in active {
         let running = decision.members.iter().filter(|member| member.state == MemberState::Running).count();
         let mechanism = decision.mechanism();
-        let group = (!mechanism.has_instances()).then_some(decision.group);
+        let group = (!mechanism.meets_nobody()).then_some(decision.group);
         let key = (&decision.node, &decision.gres_type, group);
         groups.entry(key).or_insert((mechanism, 0)).1 += running as u64;
     }

@@ -69,6 +69,16 @@ pub(crate) struct World {
     _inbox: mpsc::Receiver<ToAgent>,
 }
 
+/// Of a scheduler that observes the partition gpu.
+pub(crate) fn settings(mode: Mode, pool: &[&str]) -> Settings {
+    Settings {
+        pool: pool.iter().map(|&name| name.to_owned()).collect(),
+        observed: vec!["gpu".to_owned()],
+        mode,
+        ..Settings::default()
+    }
+}
+
 impl World {
     /// An ordinary node w1 in the partition gpu, of so many devices, whose agent observes.
     fn new(device_count: u32) -> Self {
@@ -80,6 +90,10 @@ impl World {
     }
 
     pub(crate) fn in_mode(mode: Mode, device_count: u32, pool: &[&str]) -> Self {
+        Self::with_settings(settings(mode, pool), device_count)
+    }
+
+    pub(crate) fn with_settings(settings: Settings, device_count: u32) -> Self {
         let mut node = FakeNode::pool("w1", device_count);
         node.devices.values_mut().for_each(|shards| *shards = 0);
         node.cpus = 20_000;
@@ -87,12 +101,6 @@ impl World {
         let partitions = vec![FakePartition::new("gpu", &["w1"]), FakePartition::new("both", &["w1"])];
         let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), vec![node], partitions, at(NOW)));
         let (clock, store) = (Arc::new(ManualClock::new(at(NOW))), Arc::new(MemoryStore::default()));
-        let settings = Settings {
-            pool: pool.iter().map(|&name| name.to_owned()).collect(),
-            observed: vec!["gpu".to_owned()],
-            mode,
-            ..Settings::default()
-        };
         let (agents, devices) = (Agents::default(), (0..2).map(device).collect());
         let greeting = AgentHello { devices, observes: true, ..hello("w1") };
         let (_, inbox) = agents.connect(&greeting, at(NOW));

@@ -15,6 +15,10 @@ pub(super) async fn slice_lesson(
 ) -> Result<Option<SliceLesson>, StoreError> {
     let (Some(decision), Some(own)) = (&run.decision, run.own_member()) else { return Ok(None) };
     let Some(slot) = own.plan.sharing.mig_slot() else { return Ok(None) };
+    // What a run did beside another says neither how fast it is there nor how much room it has.
+    if !own.plan.sharing.mechanism().meets_nobody() {
+        return Ok(None);
+    }
     let start = run.summary.start;
     if !has_launched(store, start, decision).await? {
         return Ok(None);

@@ -1,6 +1,6 @@
-//! What would have been done (`mode = "shadow"`): at each look the product's own planner decides on the queue of the observed partitions
-//! as if they were the pool; decisions are recorded in a table of their own, and scored when their jobs have ended. Slurm is only read,
-//! and nothing here reaches a job, an agent or what acts on those (docs/decisions/0026-shadow.md).
+//! What would have been done (`mode = "shadow"` or `observe.shadow`): at each look the product's own planner decides on the queue of
+//! the observed partitions as if they were the pool; decisions are recorded in a table of their own, and scored when their jobs have
+//! ended. Slurm is only read, and nothing here reaches a job, an agent or what acts on those (docs/decisions/0026-shadow.md).
 //!
 //! ```text
 //!  observe: queue, nodes, starts ─┬─► view (pure) ─► pairing::plan ─► decide (pure) ─► shadow_decision, open
@@ -8,6 +8,7 @@
 //!  observed_job, observed_run ─────────────────────────► score (pure) ─► closed ◄───────┘
 //! ```
 
+pub(crate) mod calibration;
 mod decide;
 mod score;
 pub(crate) mod seen;
@@ -21,7 +22,6 @@ use crate::context::Context;
 use crate::observe::seen::Observed;
 use crate::tick_error::TickError;
 use decide::{Minds, adopted, decided};
-use pillion_core::heartbeat::Mode;
 use pillion_core::workload::{of_script, of_submit_line};
 use pillion_core::{JobStart, SlurmJobId, UnixTime};
 use pillion_slurm::{Job, JobState};
@@ -55,7 +55,7 @@ impl Shadow {
     /// [`TickError`] where Slurm or the store did not answer: the next look is the retry.
     pub async fn tick(&self) -> Result<(), TickError> {
         let context = &self.context;
-        if context.settings.mode != Mode::Shadow || !context.is_leading() {
+        if !context.settings.has_shadow() || !context.is_leading() {
             return Ok(());
         }
         let observed = Arc::clone(&context.board().observed);

@@ -309,7 +309,7 @@ fn pool_agents(ground: &Ground<'_>) -> BTreeMap<NodeName, AgentState> {
 fn pool_device(device: &DeviceDescription) -> DeviceDescription {
     let mechanism = match device.mechanism {
         Mechanism::TimeSliced if device.model.starts_with("max-") => Mechanism::Ccs,
-        Mechanism::TimeSliced | Mechanism::Mig => Mechanism::Mps,
+        Mechanism::TimeSliced | Mechanism::Mig | Mechanism::MigMps => Mechanism::Mps,
         own @ (Mechanism::Mps | Mechanism::Ccs) => own,
     };
     DeviceDescription { mechanism, geometry: None, ..device.clone() }

@@ -324,6 +324,7 @@ pub fn occupants(scan: &Scan, decisions: &[Decision]) -> Vec<pillion_core::invar
                 node: job.nodes.first()?.clone(),
                 gres_type,
                 job_id: job.id,
+                uid: job.uid,
                 shards,
                 group: decision.map(|(decision, _)| decision.group.0),
                 memory_bytes: decision.and_then(|(_, member)| member.plan.memory_bytes),

@@ -167,6 +167,7 @@ fn node_of(violation: &Violation) -> Option<&NodeName> {
         | Violation::ShardsOverbooked { node, .. }
         | Violation::WholeGpuInPool { node, .. }
         | Violation::InstancesCollide { node, .. }
+        | Violation::UsersInOneInstance { node, .. }
         | Violation::UnplannedNeighbour { node, .. } => Some(node),
         Violation::TwoDecisions(_) | Violation::ReleasedTwice(_) => None,
     }

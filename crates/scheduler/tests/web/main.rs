@@ -5,5 +5,6 @@ mod browser;
 mod identity;
 mod large;
 mod site;
+mod sizes;
 #[path = "../../../store/tests/support/postgres.rs"]
 mod support;

@@ -7,10 +7,11 @@ use super::tx::Access::{Browse, Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
 use crate::{
-    ObservedJob, ObservedRun, ShadowDecision, ShadowFilter, ShadowScore, ShadowSums, Shadows, StoreError,
+    ForetoldSpeed, ObservedJob, ObservedRun, ShadowDecision, ShadowFilter, ShadowScore, ShadowSums, Shadows,
+    StoreError,
 };
 use async_trait::async_trait;
-use pillion_core::{JobStart, SlurmJobId, UnixTime};
+use pillion_core::{JobStart, SlowdownRatio, SlurmJobId, UnixTime};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
@@ -71,6 +72,22 @@ impl PgStore {
     /// [`StoreError`] while the database does not respond.
     pub async fn shadow_sums(&self, filter: &ShadowFilter) -> Result<Vec<ShadowSums>, StoreError> {
         self.run_tx("adding up shadow decisions", Browse, |tx| Box::pin(sums(tx.connection(), filter))).await
+    }
+
+    /// The newest speeds that were foretold in the pool and measured there, of those that ended in a stretch of time: of groups of two,
+    /// for beside a third nobody goes as fast as was foretold before it came.
+    ///
+    /// # Errors
+    /// [`StoreError`] while the database does not respond.
+    pub async fn foretold_speeds(
+        &self,
+        since: UnixTime,
+        until: UnixTime,
+    ) -> Result<Vec<ForetoldSpeed>, StoreError> {
+        self.run_tx("reading speeds that were foretold", Browse, |tx| {
+            Box::pin(foretold(tx.connection(), since, until))
+        })
+        .await
     }
 }
 
@@ -239,4 +256,40 @@ async fn sums(conn: &mut PgConnection, filter: &ShadowFilter) -> Result<Vec<Shad
         })
     });
     Ok(readable(sums)?)
+}
+
+/// So many are enough to judge by.
+const FORETOLD_MAX: i64 = 5000;
+
+async fn foretold(
+    conn: &mut PgConnection,
+    since: UnixTime,
+    until: UnixTime,
+) -> Result<Vec<ForetoldSpeed>, TxError> {
+    let rows = sqlx::query!(
+        r#"select member.job_id, estimate as "estimate!", slowdown_ratio_max, measured_speed_fraction as "measured_speed_fraction!"
+        from pairing_member as member join pairing_decision as decision using (decision_id)
+        where measured_speed_fraction is not null and jsonb_typeof(estimate) = 'object'
+            and ended_at >= to_timestamp($1) and ended_at < to_timestamp($2)
+            and 2 = (
+                select count(*) from pairing_member as one join pairing_decision as beside using (decision_id)
+                where beside.group_id = decision.group_id and one.started_at is not null
+            )
+        order by ended_at desc limit $3"#,
+        since.seconds(),
+        until.seconds(),
+        FORETOLD_MAX
+    )
+    .fetch_all(conn)
+    .await?;
+    let speeds = rows.into_iter().map(|row| -> Result<ForetoldSpeed, StoreError> {
+        let place = Place { table: "pairing_member", row: &row.job_id };
+        Ok(ForetoldSpeed {
+            estimate: place.json("estimate", row.estimate)?,
+            promise: SlowdownRatio::try_promise(row.slowdown_ratio_max)
+                .map_err(|_| place.corrupt("slowdown_ratio_max"))?,
+            measured_speed_fraction: row.measured_speed_fraction,
+        })
+    });
+    Ok(readable(speeds)?)
 }

@@ -42,7 +42,7 @@ use crate::reports::{
 };
 use crate::shadow::{
     a_shadow_decision_is_kept_and_closed_once, observed_starts_are_read_with_their_parts,
-    shadow_decisions_are_added_up,
+    shadow_decisions_are_added_up, speeds_that_were_foretold_of_two_are_told,
 };
 use crate::slices::what_runs_in_instances_taught_adds_up;
 use crate::starts::a_start_is_as_slurm_told_of_it;
@@ -131,8 +131,9 @@ suite! {
 type PagesCase = fn(Arc<PgStore>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What pages alone ask, which is asked of Postgres alone.
-pub(crate) const PAGES: [(&str, PagesCase); 12] = [
+pub(crate) const PAGES: [(&str, PagesCase); 13] = [
     ("shadow decisions", |store| Box::pin(shadow_decisions_are_added_up(store))),
+    ("foretold speeds", |store| Box::pin(speeds_that_were_foretold_of_two_are_told(store))),
     ("decisions", |store| Box::pin(decisions_are_listed_by_filter(store))),
     ("tenants and outcomes", |store| Box::pin(who_holds_devices_and_what_came_of_it_is_told(store))),
     ("accounts", |store| Box::pin(what_runs_used_and_gained_is_told_by_filter(store))),

@@ -182,6 +182,31 @@ async fn rows_of_before_are_read() {
     assert_eq!(mean, Some(250.0), "of rows of both kinds");
 }
 
+/// A release that is gone back to starts on what a later one has made of the database (docs/upgrade.md).
+#[tokio::test]
+async fn a_schema_of_a_later_release_is_no_obstacle() {
+    let Ok(owner) = owner() else { return };
+    let workplace = Workplace::new();
+    let server = start(&workplace.path.join("postgres"), owner).await;
+    let store = PgStore::connect(server.url()).await.expect("a store");
+    store.record_jobs(&[job(1)], at(0)).await.expect("stored");
+    sqlx::raw_sql(
+        "alter table job add column of_a_later_release text not null default 'x';
+        create table of_a_later_release (id bigint);
+        insert into _sqlx_migrations (version, description, success, checksum, execution_time)
+        values (99991231235959, 'of a later release', true, '\\x00', 1)",
+    )
+    .execute(store.pool())
+    .await
+    .expect("a later release");
+    let store = PgStore::connect(server.url()).await.expect("a store of before");
+    store.record_jobs(&[job(2)], at(1)).await.expect("stored");
+    for id in [1, 2] {
+        assert_eq!(store.job(plain(id)).await.expect("read").map(|job| job.id), Some(plain(id)));
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_value_that_the_database_refuses_is_not_tried_again() {
     let Some(store) = fresh_store().await else { return };

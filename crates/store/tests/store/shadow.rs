@@ -1,6 +1,9 @@
 //! The cases about decisions that are only recorded.
 
-use crate::fixtures::{at, fraction, node, profile, start, summary};
+use crate::fixtures::{
+    at, commit, decision as pair_of, fraction, member, node, profile, run, start, step, summary,
+};
+use pillion_core::decision::MemberState;
 use pillion_core::device::Mechanism;
 use pillion_core::reason::Reason;
 use pillion_core::report::{Report, ReportBody};
@@ -9,8 +12,9 @@ use pillion_core::share::Sharing;
 use pillion_core::{GresType, JobStart, Shards, UserId, WorkloadKey};
 use pillion_pairing::{Explanation, Role, SpeedEstimate};
 use pillion_store::postgres::PgStore;
+use pillion_store::prelude::*;
 use pillion_store::{
-    NewMember, ShadowBeside, ShadowDecision, ShadowFilter, ShadowNeighbour, ShadowScore, Shadows as _, Store,
+    NewMember, ShadowBeside, ShadowDecision, ShadowFilter, ShadowNeighbour, ShadowScore, Store,
 };
 use std::sync::Arc;
 
@@ -164,4 +168,28 @@ pub(crate) async fn shadow_decisions_are_added_up(store: Arc<PgStore>) {
     assert_eq!(store.shadow_sums(&of_bob).await.expect("read").len(), 1);
     let early = ShadowFilter { until: at(20), ..filter };
     assert_eq!(store.shadow_sums(&early).await.expect("read").len(), 1);
+}
+
+/// What the bounds of a shadow are held against: of pairs alone, and with what was foretold of each.
+pub(crate) async fn speeds_that_were_foretold_of_two_are_told(store: Arc<PgStore>) {
+    let foretold = |id, role| NewMember { estimate: Some(estimate(0.8)), ..member(id, role) };
+    let two = vec![foretold(1, Role::Host), foretold(2, Role::Joiner)];
+    let three = vec![foretold(3, Role::Host), foretold(4, Role::Joiner), foretold(5, Role::Joiner)];
+    let unforetold = vec![member(6, Role::Host), member(7, Role::Joiner)];
+    let ids = commit(&*store, &[two, three, unforetold].map(pair_of)).await;
+    for (id, jobs) in ids.iter().zip([1..3, 3..6, 6..8]) {
+        for job in jobs {
+            run(&*store, *id, job).await;
+            store.record_outcome(*id, start(job), Some(0.7), None).await.expect("kept");
+            let ended = step(*id, job, MemberState::Running, MemberState::Ended, 60);
+            assert!(store.step_member(&ended).await.expect("ended"));
+        }
+    }
+    let speeds = store.foretold_speeds(at(0), at(100)).await.expect("read");
+    assert_eq!(speeds.len(), 2, "{speeds:?}");
+    for speed in speeds {
+        assert_eq!((speed.estimate, speed.promise.value()), (estimate(0.8), 1.25));
+        assert!((speed.measured_speed_fraction - 0.7).abs() < 1e-9);
+    }
+    assert_eq!(store.foretold_speeds(at(0), at(60)).await.expect("read"), [], "they ended at 60");
 }

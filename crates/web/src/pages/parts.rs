@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use pillion_api::{ClusterDevice, ClusterNode, Tenant};
 use pillion_core::decision::MemberState;
 use pillion_core::mig::{Geometry, Slot};
+use std::collections::BTreeSet;
 
 /// States of a device, with what each means, in the order in which they are shown.
 pub(super) const STATES: [(&str, &str); 5] = [
@@ -102,6 +103,9 @@ pub(super) fn node_link(node: &str) -> Markup {
 /// What a tenant is held to.
 pub(super) fn cap(cap_fraction: Option<f64>, ccs_mode: Option<u32>, mig_slot: Option<&str>) -> String {
     match (cap_fraction, ccs_mode) {
+        (Some(cap), _) if mig_slot.is_some() => {
+            format!("instance {}, cap {:.0} %", mig_slot.unwrap_or_default(), cap * 100.0)
+        }
         _ if mig_slot.is_some() => format!("instance {}", mig_slot.unwrap_or_default()),
         (Some(cap), _) if cap < 1.0 => format!("cap {:.0} %", cap * 100.0),
         (_, Some(mode)) => format!("1 of {mode} parts"),
@@ -139,7 +143,9 @@ fn cut(device: &ClusterDevice) -> Markup {
 fn cuts(device: &ClusterDevice) -> Option<(u8, Vec<Cut>)> {
     let geometry = Geometry::of_model(&device.model)?;
     let slots = device.tenants.iter().map(|tenant| tenant.mig_slot.as_ref()?.parse().ok());
-    let slots: Vec<Slot> = slots.collect::<Option<_>>()?;
+    // One that several share is one.
+    let slots: BTreeSet<Slot> = slots.collect::<Option<_>>()?;
+    let slots: Vec<Slot> = slots.into_iter().collect();
     let cut = |slot: &Slot| {
         let count = geometry.size(slot.profile)?.memory_slices;
         Some(Cut { start: slot.start, count, label: format!("{}g", slot.profile.compute_slices()) })

@@ -1,4 +1,4 @@
-//! The control daemon: the device's MPS daemon for as long as it runs, with one server process at most.
+//! The control daemon: the MPS daemon of a device, or of one MIG instance, for as long as it runs, with one server process at most.
 
 use crate::commands::{self, Client, Command};
 use crate::files::Files;
@@ -6,7 +6,7 @@ use crate::partitions::Partitions;
 use crate::{control, driver_socket, pipe_directory, variable};
 use pillion_core::{DeviceUuid, Fraction, UserId};
 use pillion_device::simulated::{MpsService, Simulated};
-use pillion_device::{Backend as _, MpsSettings, MpsState, MpsStatus};
+use pillion_device::{Backend as _, MigControl as _, MpsPlace, MpsSettings, MpsState, MpsStatus};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -87,8 +87,8 @@ pub fn serve(options: Options) -> Result<u8, String> {
         cap_default: None,
         memory_limit_bytes_default: None,
     };
-    let (index, device) = device()?;
-    let service = MpsService::open(driver_socket(), index, settings).map_err(|error| error.to_string())?;
+    let (place, device) = served()?;
+    let service = MpsService::open(driver_socket(), place, settings).map_err(|error| error.to_string())?;
     let partitions = options.partitions && variable("MPS_DOUBLE_WITHOUT_PARTITIONS").is_none();
     let mut daemon = Daemon {
         partitions: partitions.then(|| Partitions::new(device.as_str(), COMPUTE_UNITS)),
@@ -119,13 +119,24 @@ pub(crate) fn milliseconds(name: &str) -> Duration {
     Duration::from_millis(variable(name).and_then(|value| value.parse().ok()).unwrap_or_default())
 }
 
-/// The one device that `CUDA_VISIBLE_DEVICES` names by its UUID: this double serves no list.
-fn device() -> Result<(u32, DeviceUuid), String> {
+/// The one device, or the one MIG instance, that `CUDA_VISIBLE_DEVICES` names by its UUID: this double serves no list. The real one takes
+/// both (NVIDIA, MIG User Guide, "CUDA MPS with MIG": `CUDA_VISIBLE_DEVICES=MIG-..` of the control daemon).
+fn served() -> Result<(MpsPlace, DeviceUuid), String> {
     let given = variable("CUDA_VISIBLE_DEVICES").ok_or("CUDA_VISIBLE_DEVICES names no device")?;
-    let devices = Simulated::new(driver_socket()).devices().map_err(|error| error.to_string())?;
-    let found = devices.into_iter().find(|device| device.uuid.as_str() == given);
-    let found = found.ok_or(format!("CUDA_VISIBLE_DEVICES={given} is the UUID of no device here"))?;
-    Ok((found.index, found.uuid))
+    let mut driver = Simulated::new(driver_socket());
+    let devices = driver.devices().map_err(|error| error.to_string())?;
+    if let Some(found) = devices.iter().find(|device| device.uuid.as_str() == given) {
+        return Ok((MpsPlace::device(found.index), found.uuid.clone()));
+    }
+    for device in devices {
+        // One that has no MIG has no instances.
+        let instances = driver.layout(device.index).map(|layout| layout.instances).unwrap_or_default();
+        let mut compute = instances.into_iter().flat_map(|instance| instance.compute);
+        if let Some(found) = compute.find(|compute| compute.uuid.as_str() == given) {
+            return Ok((MpsPlace::instance(device.index, found.uuid.clone()), found.uuid));
+        }
+    }
+    Err(format!("CUDA_VISIBLE_DEVICES={given} is the UUID of no device here"))
 }
 
 impl Daemon {

@@ -1,13 +1,13 @@
 //! Carries out what [`super::step`] says, one act after the other, each written down before it is done.
 
 use super::record::{Made, OfDevice, Ours, Record, Tenant};
-use super::step::{Act, Refused, Rest, Stop, View, Wanted, next};
+use super::step::{Act, Refused, Rest, Stop, View, Wanted, goes_on, next};
 use crate::mechanism::MechanismError;
 use pillion_core::DeviceUuid;
 use pillion_core::mig::{Geometry, Slot};
 use pillion_core::text::{named, quoted};
 use pillion_device::mechanism::mig::{Access, Holder, Instance, Layout};
-use pillion_device::{DeviceError, MigControl};
+use pillion_device::{Backend, DeviceError, MigControl, MpsPlace};
 
 /// More acts than any change of a device takes: forget, destroy and make all of it, twice over.
 const ACTS_MAX: usize = 96;
@@ -16,7 +16,7 @@ const NAMED_MAX: usize = 4;
 
 /// One device, and what of it is ours.
 pub(super) struct Cut<'a> {
-    pub(super) control: &'a mut dyn MigControl,
+    pub(super) backend: &'a mut dyn Backend,
     pub(super) record: &'a mut Record,
     pub(super) index: u32,
     pub(super) uuid: &'a DeviceUuid,
@@ -59,6 +59,10 @@ impl Tried {
 }
 
 impl Cut<'_> {
+    pub(super) fn control(&mut self) -> Result<&mut dyn MigControl, DeviceError> {
+        self.backend.mig_on(self.index)
+    }
+
     /// Goes as far as the driver lets it.
     ///
     /// # Errors
@@ -66,7 +70,8 @@ impl Cut<'_> {
     pub(super) fn carry_out(&mut self, goal: Goal<'_>) -> Result<Tried, MechanismError> {
         let (mut refused, mut reason) = (Refused::default(), None);
         for _ in 0..ACTS_MAX {
-            let layout = self.control.layout(self.index)?;
+            let index = self.index;
+            let layout = self.control()?.layout(index)?;
             let record = self.record.device(self.uuid);
             let view = View {
                 geometry: self.geometry,
@@ -79,12 +84,14 @@ impl Cut<'_> {
             };
             match next(&view) {
                 Ok(act) => {
-                    if let Err(error) = self.act(&act, &mut refused)? {
+                    let keeps_daemon = matches!(act, Act::Hand(slot, _) if goes_on(&view, slot));
+                    if let Err(error) = self.act(&act, keeps_daemon, &mut refused)? {
                         tracing::debug!(index = self.index, ?act, error = %pillion_core::report(&error), "refused");
                         reason = Some(pillion_core::report(&error));
                     }
                 }
                 Err(stop) => {
+                    self.end_strays(&record);
                     let unguarded =
                         self.guard(&record, &layout).err().map(|error| pillion_core::report(&error));
                     return Ok(Tried { stop, layout, refused, reason, unguarded });
@@ -96,7 +103,12 @@ impl Cut<'_> {
     }
 
     /// Does one thing. The inner error is the driver's refusal, which is noted.
-    fn act(&mut self, act: &Act, refused: &mut Refused) -> Result<Result<(), DeviceError>, MechanismError> {
+    fn act(
+        &mut self,
+        act: &Act,
+        keeps_daemon: bool,
+        refused: &mut Refused,
+    ) -> Result<Result<(), DeviceError>, MechanismError> {
         match act {
             Act::Forget(slot) => self.write(|of| of.ours.retain(|ours| ours.slot != *slot))?,
             Act::Adopt(slot, made) => {
@@ -104,21 +116,34 @@ impl Cut<'_> {
             }
             Act::Leave(slot) => self.write_entry(*slot, |ours| ours.is_leaving = true)?,
             Act::Stay(slot) => self.write_entry(*slot, |ours| ours.is_leaving = false)?,
-            Act::Hand(slot, tenant) => self.write_entry(*slot, |ours| ours.tenant = *tenant)?,
+            Act::Hand(slot, tenant) => {
+                // Whoever has it next has nobody's daemon in it.
+                if !keeps_daemon && let Err(error) = self.end_daemon(*slot) {
+                    refused.hand.insert(*slot);
+                    return Ok(Err(error));
+                }
+                self.write_entry(*slot, |ours| ours.tenant = *tenant)?;
+            }
             Act::ForgetMode => self.write(|of| of.is_mode_ours = false)?,
             Act::TurnOn => {
                 self.write(|of| of.is_mode_ours = true)?;
-                let done = self.control.set_mode(self.index, true);
+                let index = self.index;
+                let done = self.control().and_then(|control| control.set_mode(index, true));
                 refused.on = done.is_err();
                 return Ok(done);
             }
             Act::TurnOff => {
-                let done = self.control.set_mode(self.index, false);
+                let index = self.index;
+                let done = self.control().and_then(|control| control.set_mode(index, false));
                 refused.off = done.is_err();
                 return Ok(done);
             }
             Act::Destroy(slot, id) => {
-                let done = self.control.destroy(self.index, *id);
+                let index = self.index;
+                // Its daemon goes first: a server in it would keep it, and one that outlived it would serve nobody.
+                let done = self
+                    .end_daemon(*slot)
+                    .and_then(|()| self.control().and_then(|control| control.destroy(index, *id)));
                 if done.is_err() {
                     refused.destroy.insert(*slot);
                 }
@@ -139,7 +164,8 @@ impl Cut<'_> {
             of.ours.retain(|ours| ours.slot != slot);
             of.ours.push(Ours { slot, made: None, is_leaving: false, tenant });
         })?;
-        match self.control.make(self.index, slot) {
+        let index = self.index;
+        match self.control().and_then(|control| control.make(index, slot)) {
             Ok(Instance { gpu_instance_id, compute, .. }) => {
                 if let [compute] = compute.as_slice() {
                     let made = Made { uuid: compute.uuid.clone(), gpu_instance_id };
@@ -163,7 +189,41 @@ impl Cut<'_> {
             let there = ours.find(layout).filter(|instance| !ours.is_leaving || instance.compute.len() == 1);
             ways.extend(there.map(|instance| (instance.clone(), access)));
         }
-        if ways.is_empty() { Ok(()) } else { self.control.give(self.index, &ways) }
+        let index = self.index;
+        if ways.is_empty() { Ok(()) } else { self.control()?.give(index, &ways) }
+    }
+
+    /// Ends the MPS daemon of our instance at this place, if it has one.
+    fn end_daemon(&mut self, slot: Slot) -> Result<(), DeviceError> {
+        let of_device = self.record.device(self.uuid);
+        let made = of_device.at(slot).and_then(|ours| ours.made.as_ref());
+        let served = self.served();
+        match (made, self.backend.mps()) {
+            (Some(made), Some(mps)) if served.contains(&made.uuid) => {
+                mps.release(&MpsPlace::instance(self.index, made.uuid.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends daemons whose instance is none of ours any more: gone without us, with the driver or by an administrator.
+    fn end_strays(&mut self, record: &OfDevice) {
+        let is_ours = |name: &DeviceUuid| {
+            record.ours.iter().any(|ours| ours.made.as_ref().is_some_and(|it| it.uuid == *name))
+        };
+        let strays: Vec<DeviceUuid> = self.served().into_iter().filter(|name| !is_ours(name)).collect();
+        let Some(mps) = self.backend.mps() else { return };
+        for name in strays {
+            if let Err(error) = mps.release(&MpsPlace::instance(self.index, name)) {
+                tracing::debug!(index = self.index, error = %pillion_core::report(&error), "an MPS daemon outlives its instance still");
+            }
+        }
+    }
+
+    /// The instances of the device that have a daemon; a device that is not shared by MPS has none.
+    fn served(&mut self) -> Vec<DeviceUuid> {
+        let index = self.index;
+        self.backend.mps().and_then(|mps| mps.instances(index).ok()).unwrap_or_default()
     }
 
     fn write(&mut self, change: impl FnOnce(&mut OfDevice)) -> Result<(), MechanismError> {
@@ -182,7 +242,8 @@ impl Cut<'_> {
 
     /// Who may be meant where the driver says that somebody uses what nobody should, by pid.
     pub(super) fn holders(&mut self) -> Vec<Holder> {
-        let mut holders = self.control.holders(self.index).unwrap_or_default();
+        let index = self.index;
+        let mut holders = self.control().and_then(|control| control.holders(index)).unwrap_or_default();
         holders.sort_by_key(|holder| holder.pid);
         holders.dedup_by_key(|holder| holder.pid);
         holders

@@ -4,7 +4,7 @@ use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Mechanism, Reading};
 use pillion_core::mig::{Geometry, Slot, needs_reset};
 use pillion_device::mechanism::mig::{Access, ComputeInstance, Holder, Instance, Layout, MigMode};
-use pillion_device::{Backend, DeviceError, MigControl};
+use pillion_device::{Backend, DeviceError, MigControl, MpsControl, MpsPlace, MpsSettings, MpsStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 
@@ -19,6 +19,8 @@ pub(super) struct Double {
     pub(super) instances: Vec<Instance>,
     /// By the number of the GPU instance: it outlives the instance, as the files do.
     pub(super) ways: BTreeMap<u32, Access>,
+    /// The instances that have an MPS daemon, by name.
+    pub(super) daemons: BTreeSet<DeviceUuid>,
     /// Numbers of instances that somebody else has made: nothing of ours may be done to them.
     pub(super) foreign: BTreeSet<u32>,
     /// Whether a monitor has the device open: no destroy, no change of the mode.
@@ -41,6 +43,7 @@ impl Double {
             mode: if needs_reset(model) { MigMode::On } else { MigMode::Off },
             instances: Vec::new(),
             ways: BTreeMap::new(),
+            daemons: BTreeSet::new(),
             foreign: BTreeSet::new(),
             holder: None,
             busy_count: 0,
@@ -135,6 +138,42 @@ impl Backend for Double {
     fn mig(&mut self) -> Option<&mut dyn MigControl> {
         Some(self)
     }
+    fn mps(&mut self) -> Option<&mut dyn MpsControl> {
+        Some(self)
+    }
+}
+
+impl MpsControl for Double {
+    fn prepare(&mut self, place: &MpsPlace, _: &MpsSettings) -> Result<(), DeviceError> {
+        self.edge();
+        let name = place.instance.clone().expect("the whole device is not shared here");
+        if !self.instances.iter().any(|it| it.compute.iter().any(|compute| compute.uuid == name)) {
+            self.wrongs.push(format!("a daemon is to serve {name}, which is not there"));
+        }
+        self.daemons.insert(name);
+        self.edge();
+        Ok(())
+    }
+    fn release(&mut self, place: &MpsPlace) -> Result<(), DeviceError> {
+        self.edge();
+        let name = place.instance.clone().expect("the whole device is not shared here");
+        let inside = self.instances.iter().find(|it| it.compute.iter().any(|compute| compute.uuid == name));
+        if inside.is_some_and(|instance| !instance.pids.is_empty()) {
+            return Err(Self::busy("its MPS daemon has clients"));
+        }
+        self.daemons.remove(&name);
+        self.edge();
+        Ok(())
+    }
+    fn status(&mut self, _: &MpsPlace) -> Result<Option<MpsStatus>, DeviceError> {
+        Ok(None)
+    }
+    fn terminate_client(&mut self, _: &MpsPlace, _: u32) -> Result<(), DeviceError> {
+        Err(Self::busy("nobody is ended here"))
+    }
+    fn instances(&mut self, _: u32) -> Result<Vec<DeviceUuid>, DeviceError> {
+        Ok(self.daemons.iter().cloned().collect())
+    }
 }
 
 impl MigControl for Double {
@@ -176,7 +215,10 @@ impl MigControl for Double {
         if !found.pids.is_empty() || self.holder.is_some() {
             return Err(Self::busy("In use by another client"));
         }
-        found.compute.clear();
+        let compute = std::mem::take(&mut found.compute);
+        if let Some(served) = compute.iter().find(|compute| self.daemons.contains(&compute.uuid)) {
+            self.wrongs.push(format!("{} is destroyed under its MPS daemon", served.uuid));
+        }
         if self.busy_count > 0 {
             self.busy_count -= 1;
             return Err(Self::busy("In use by another client"));

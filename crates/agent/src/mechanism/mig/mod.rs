@@ -4,6 +4,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `record` | what of a device is ours, on disk |
+//! | `wanted` | what shares want of a device, and whether it can be had (pure) |
 //! | `step` | what is next (pure) |
 //! | `carry` | does it, one act after the other |
 //! | `announce` | what is told of a device that is cut by us |
@@ -20,6 +21,7 @@ mod carry;
 pub mod orphans;
 pub mod record;
 pub mod step;
+mod wanted;
 
 use super::error::MechanismError;
 use super::variable::Variable;
@@ -38,6 +40,8 @@ use std::time::Duration;
 use step::{Rest, Stop, Wanted};
 use tokio::time::Instant;
 use tracing::{info, warn};
+pub(super) use wanted::check;
+use wanted::{merged, refusal, wanted_by};
 
 /// For how long a refusal may pass by itself, as it does after a process has ended; then the device is held.
 pub const HELD_AFTER_SECONDS: f64 = 5.0;
@@ -172,14 +176,13 @@ impl Mig {
         backend: &'a mut dyn Backend,
         device: &'a DeviceDescription,
     ) -> Result<Cut<'a>, MechanismError> {
-        let control = backend.mig_on(device.index)?;
         if let (Some(geometry), None) = (&device.geometry, self.geometries.get(&device.index)) {
             self.geometries.insert(device.index, geometry.clone());
         }
         let geometry = match self.geometries.entry(device.index) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::btree_map::Entry::Vacant(place) => {
-                place.insert(control.geometry(device.index)?)
+                place.insert(backend.mig_on(device.index)?.geometry(device.index)?)
             }
         };
         let record = self.record.as_mut().ok_or_else(|| MechanismError::NotThere {
@@ -187,10 +190,10 @@ impl Mig {
             can: device.mechanism,
             asked: pillion_core::device::Mechanism::Mig,
         })?;
-        Ok(Cut { control, record, index: device.index, uuid: &device.uuid, geometry })
+        Ok(Cut { backend, record, index: device.index, uuid: &device.uuid, geometry })
     }
 
-    /// Cuts an instance for `share` beside those of `others`. Returns its name.
+    /// Cuts an instance for `share` beside those of `others`, or finds that which it is to share with some of them. Returns its name.
     ///
     /// # Errors
     /// [`MechanismError`]; then nothing has changed for those who run, and what was begun is taken back at the next look.
@@ -203,13 +206,16 @@ impl Mig {
     ) -> Result<DeviceUuid, MechanismError> {
         let own = wanted_by(share, true);
         let is_other = |other: &&&Share| other.start.job_id != share.start.job_id;
-        let mut wanted: Vec<Wanted> =
-            others.iter().filter(is_other).filter_map(|other| wanted_by(other, false)).collect();
-        wanted.extend(own);
         let Some(Wanted { slot, tenant, .. }) = own else {
             return Err(refusal(device, "it is no share of an instance"));
         };
-        let was_there = self.holds(device, slot, tenant);
+        let there: Vec<Wanted> =
+            others.iter().filter(is_other).filter_map(|other| wanted_by(other, false)).collect();
+        // One of his user's who is there already has seen to it that nobody else is.
+        let host = there.iter().find(|other| other.slot == slot && other.is_shared);
+        let was_there = self.holds(device, slot, tenant)
+            || host.is_some_and(|host| self.holds_for(device, slot, host.tenant.uid));
+        let wanted = merged(there.into_iter().chain(own));
         let before = self.name_at(device, slot);
         let tried = self.insist(backend, device, (&wanted, Rest::Whole), self.until(), Tried::is_served)?;
         if !tried.is_served() {
@@ -224,7 +230,7 @@ impl Mig {
         }
         let mut cut = self.on(backend, device)?;
         // After it was closed to all others: whoever came in before is in it.
-        let layout = cut.control.layout(device.index)?;
+        let layout = cut.control()?.layout(device.index)?;
         let of_device = cut.record.device(&device.uuid);
         let Some(ours) = of_device.at(slot) else { return Err(refusal(device, "it was taken away at once")) };
         let (Some(instance), Some(made)) = (ours.find(&layout), &ours.made) else {
@@ -255,11 +261,29 @@ impl Mig {
         of_device.at(slot)?.made.as_ref().map(|made| made.uuid.clone())
     }
 
-    /// The name of the instance that a start has.
-    pub fn instance_of(&self, device: &DeviceDescription, start: JobStart) -> Option<DeviceUuid> {
+    /// The name of the instance that a share is of: its start's own, or one that its user's share.
+    pub fn instance_of(&self, device: &DeviceDescription, share: &Share) -> Option<DeviceUuid> {
         let of_device = self.record.as_ref()?.device(&device.uuid);
-        let is_its = |ours: &&record::Ours| ours.tenant.is_some_and(|tenant| tenant.start == start);
-        of_device.ours.iter().find(is_its)?.made.as_ref().map(|made| made.uuid.clone())
+        let own = wanted_by(share, false)?;
+        let is_its =
+            |tenant: Tenant| tenant.start == share.start || (own.is_shared && tenant.uid == own.tenant.uid);
+        let ours = of_device.at(own.slot).filter(|ours| ours.tenant.is_some_and(is_its))?;
+        ours.made.as_ref().map(|made| made.uuid.clone())
+    }
+
+    /// The instances of a device that several may share, each with its name and with those of `shares` who do.
+    pub(super) fn shared_instances<'s>(
+        &self,
+        device: &DeviceDescription,
+        shares: &[&'s Share],
+    ) -> Vec<(DeviceUuid, Slot, Vec<&'s Share>)> {
+        let mut found: BTreeMap<Slot, (DeviceUuid, Vec<&Share>)> = BTreeMap::new();
+        for share in shares.iter().copied().filter(|share| share.mechanism().has_daemon()) {
+            if let (Some(slot), Some(name)) = (share.sharing.mig_slot(), self.instance_of(device, share)) {
+                found.entry(slot).or_insert_with(|| (name, Vec::new())).1.push(share);
+            }
+        }
+        found.into_iter().map(|(slot, (name, tenants))| (name, slot, tenants)).collect()
     }
 
     /// Whether this start has this instance already.
@@ -267,6 +291,15 @@ impl Mig {
         let of_device = self.record.as_ref().map(|record| record.device(&device.uuid));
         of_device.is_some_and(|of| {
             of.at(slot).is_some_and(|ours| ours.made.is_some() && ours.tenant == Some(tenant))
+        })
+    }
+
+    /// Whether an instance at this place is this user's.
+    fn holds_for(&self, device: &DeviceDescription, slot: Slot, uid: UserId) -> bool {
+        let of_device = self.record.as_ref().map(|record| record.device(&device.uuid));
+        of_device.is_some_and(|of| {
+            let is_his = |ours: &record::Ours| ours.tenant.is_some_and(|tenant| tenant.uid == uid);
+            of.at(slot).is_some_and(|ours| ours.made.is_some() && is_his(ours))
         })
     }
 
@@ -349,8 +382,7 @@ impl Mig {
             if on_it.clone().any(is_other_way) {
                 continue;
             }
-            let wanted: Vec<Wanted> =
-                on_it.filter_map(|share| wanted_by(share, !is_over(share.start))).collect();
+            let wanted = merged(on_it.filter_map(|share| wanted_by(share, !is_over(share.start))));
             let goal = self.goal(&wanted, Rest::Whole);
             let tried = self.on(backend, device).and_then(|mut cut| cut.carry_out(goal));
             match tried {
@@ -445,38 +477,6 @@ fn stranger(holders: &[Holder], gpu_instance_id: u32, tenant: Option<UserId>) ->
             && holder.uid != UserId(0)
             && Some(holder.uid) != tenant
     })
-}
-
-/// What a share of an instance wants of its device.
-pub(super) fn wanted_by(share: &Share, is_to_be_made: bool) -> Option<Wanted> {
-    let tenant = Tenant { start: share.start, uid: share.uid };
-    share.sharing.mig_slot().map(|slot| Wanted { slot, tenant, is_to_be_made })
-}
-
-fn refusal(device: &DeviceDescription, why: &str) -> MechanismError {
-    MechanismError::NotCut { gres_type: device.gres_type.clone(), why: why.to_owned() }
-}
-
-/// Whether `share` can lie beside these on its device, by what the driver says of it. Pure.
-///
-/// # Errors
-/// [`MechanismError`], which says why not.
-pub(super) fn check(
-    device: &DeviceDescription,
-    others: &[Slot],
-    share: &Share,
-    slot: Slot,
-) -> Result<(), MechanismError> {
-    let Some(geometry) = &device.geometry else {
-        return Err(refusal(device, "it is not offered for that on this node ([agent.mig])"));
-    };
-    let all = [others, &[slot]].concat();
-    geometry.check(&all).map_err(|why| refusal(device, &why.to_string()))?;
-    let needed = geometry.shards(slot.profile);
-    if share.shards != needed {
-        return Err(MechanismError::OtherShards { profile: slot.profile, needed, booked: share.shards });
-    }
-    Ok(())
 }
 
 /// The variables of a tenant: its instance, by the only name that no other has.

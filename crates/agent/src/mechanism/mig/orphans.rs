@@ -4,7 +4,8 @@
 use super::carry::sentence;
 use super::record::Record;
 use super::step::{Rest, Wanted};
-use super::{Mig, MigPolicy, wanted_by};
+use super::wanted::{merged, wanted_by};
+use super::{Mig, MigPolicy};
 use pillion_core::DeviceUuid;
 use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
@@ -46,7 +47,7 @@ fn of_device(
     stay: &[Share],
 ) -> Option<Left> {
     let on_it = stay.iter().filter(|share| share.gres_type == device.gres_type);
-    let wanted: Vec<Wanted> = on_it.filter_map(|share| wanted_by(share, false)).collect();
+    let wanted: Vec<Wanted> = merged(on_it.filter_map(|share| wanted_by(share, false)));
     let goal = mig.goal(&wanted, Rest::Whole);
     let tried = mig.on(backend, device).and_then(|mut cut| cut.carry_out(goal));
     let why = match tried {

@@ -17,8 +17,10 @@ use std::collections::BTreeSet;
 pub struct Wanted {
     /// Which.
     pub slot: Slot,
-    /// Who.
+    /// Who; of several of one user who share it, the first.
     pub tenant: Tenant,
+    /// Whether others of his user may be in it, or come.
+    pub is_shared: bool,
     /// Whether it is made where it is not there. Not for one whose tasks have gone, and who is only not forgotten yet.
     pub is_to_be_made: bool,
 }
@@ -39,6 +41,8 @@ pub struct Refused {
     pub make: BTreeSet<Slot>,
     /// To destroy these.
     pub destroy: BTreeSet<Slot>,
+    /// To end the daemons of these, which somebody else was to have.
+    pub hand: BTreeSet<Slot>,
     /// To turn MIG on.
     pub on: bool,
     /// To turn it off.
@@ -196,13 +200,22 @@ fn of_entry(view: &View<'_>, ours: &Ours) -> Option<Act> {
             Some(Act::Adopt(slot, Made { uuid: compute.uuid.clone(), gpu_instance_id }))
         }
         (Some(_), [_]) => {
-            let is_free = instance.pids.is_empty();
+            let is_free =
+                !view.refused.hand.contains(&slot) && (instance.pids.is_empty() || goes_on(view, slot));
             match wish {
                 Wish::There(tenant) if tenant != ours.tenant && is_free => Some(Act::Hand(slot, tenant)),
                 Wish::There(_) | Wish::Gone => None,
             }
         }
     }
+}
+
+/// Whether an instance that several of one user share is his still, whichever of them was the first: the way to it is as it was, and
+/// whoever is in it may stay.
+pub fn goes_on(view: &View<'_>, slot: Slot) -> bool {
+    let wanted = view.wanted.iter().find(|wanted| wanted.slot == slot && wanted.is_shared);
+    let tenant = view.record.at(slot).and_then(|ours| ours.tenant);
+    wanted.zip(tenant).is_some_and(|(wanted, tenant)| wanted.tenant.uid == tenant.uid)
 }
 
 /// Somebody is to have instances: MIG on, and the larger ones first, as drivers want it.

@@ -4,12 +4,13 @@ use super::double::{Double, Killed};
 use super::record::{Record, path};
 use super::*;
 use crate::mechanism::admit;
+use crate::mechanism::mps::{Served, settings};
 use crate::share::tests::share as plain_share;
 use pillion_core::device::Mechanism;
 use pillion_core::share::Sharing;
 use pillion_core::{Shards, UserId};
-use pillion_device::MigControl as _;
 use pillion_device::mechanism::mig::{Access, Holder};
+use pillion_device::{MigControl as _, MpsControl as _};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 const AMPERE: &str = "a100-40";
@@ -90,9 +91,15 @@ impl World {
         let prepared = self.alive(|mig, double, device, shares| {
             admit(device, shares.iter(), share, true)?;
             let others: Vec<&Share> = shares.iter().collect();
-            mig.prepare(double, device, &others, share)
+            let name = mig.prepare(double, device, &others, share)?;
+            if share.mechanism().has_daemon() {
+                let served = Served::instance(device, share.sharing.mig_slot().unwrap(), name.clone());
+                let settings = settings(Path::new("/run"), &served, false, &[share]);
+                double.prepare(&served.place, &settings)?;
+            }
+            Ok(name)
         });
-        let prepared = prepared.ok_or("the agent died")?.map_err(|error| error.to_string());
+        let prepared = prepared.ok_or("the agent died")?.map_err(|error: MechanismError| error.to_string());
         if prepared.is_ok() {
             self.shares.push(share.clone());
         }
@@ -146,11 +153,25 @@ impl World {
         let device = self.device();
         for share in self.shares.clone() {
             let slot = share.sharing.mig_slot().unwrap();
-            let name = self.mig.as_ref().unwrap().instance_of(&device, share.start);
+            let name = self.mig.as_ref().unwrap().instance_of(&device, &share);
             let found = self.double.at(slot).unwrap_or_else(|| panic!("{slot} went before its tenant"));
             assert_eq!(found.compute.first().map(|compute| &compute.uuid), name.as_ref());
             let id = found.gpu_instance_id;
             assert_eq!(self.double.ways[&id], Access::User(share.uid), "{slot}");
+            let inside = self.shares.iter().filter(|other| other.sharing.mig_slot() == Some(slot));
+            let (mut booked, mut count) = (0, 0);
+            for other in inside {
+                assert_eq!(other.uid, share.uid, "two users in {slot}");
+                (booked, count) = (booked + u32::from(other.shards.count()), count + 1);
+            }
+            assert!(
+                booked <= u32::from(self.double.table().shards(slot.profile).count()),
+                "{slot}: {booked}"
+            );
+            assert!(
+                count == 1 || self.double.daemons.contains(name.as_ref().unwrap()),
+                "{slot} has its daemon"
+            );
         }
     }
 
@@ -167,6 +188,7 @@ impl World {
         }
         self.check();
         assert!(self.is_whole(), "{:?} {:?}", self.double.mode, self.double.instances);
+        assert!(self.double.daemons.is_empty(), "{:?}", self.double.daemons);
         let layout = self.double.layout(3).unwrap();
         let written = self.written();
         assert_eq!(written.ours.len(), layout.instances.len(), "{written:?}");
@@ -472,4 +494,5 @@ fn an_epilog_without_an_agent_leaves_the_device_whole_or_says_why_not() {
     }
 }
 
+mod together;
 mod trials;

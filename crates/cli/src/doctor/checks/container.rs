@@ -21,8 +21,8 @@ pub(super) fn job_container(facts: &Facts) -> Vec<Finding> {
         let found =
             format!("{name} gives each job its own /dev/shm, and MPS clients do not find their daemon there");
         match (leaves_it, uses_mps(facts)) {
-            (true, Some(false)) => check.ok(format!("{name} leaves /dev/shm alone")),
-            (true, _) => of_other_namespaces(check, &plugin, file)
+            (true, uses_mps) => of_other_namespaces(check, &plugin, file)
+                .filter(|_| uses_mps != Some(false))
                 .unwrap_or_else(|| check.ok(format!("{name} leaves /dev/shm alone"))),
             (false, Some(true)) => check.fail(found, plugin.mend(file)),
             (false, Some(false)) => check.ok(format!("{name} is on; no device here is shared by mps")),

@@ -7,7 +7,10 @@ fn slots(daemon_on: Option<u32>) -> Vec<Slot> {
         .map(|index| Slot {
             index,
             uuid: DeviceUuid::new(format!("GPU-{index}000-aa")),
-            mps_pipe: (daemon_on == Some(index)).then(|| PathBuf::from("/run/mps/2/pipe")),
+            mps_pipes: (daemon_on == Some(index))
+                .then(|| (None, PathBuf::from("/run/mps/2/pipe")))
+                .into_iter()
+                .collect(),
             instances: None,
         })
         .collect()

@@ -48,6 +48,10 @@ impl Machine {
     /// As `MigControl::destroy`.
     pub fn destroy_instance(&mut self, caller: UserId, index: u32, id: u32) -> Result<(), DeviceError> {
         let mut division = self.changed(caller, index)?.clone();
+        if self.device(index)?.daemons.contains_key(&Some(id)) {
+            let reason = "In use by another client: an MPS daemon serves it".to_owned();
+            return Err(DeviceError::Busy { index, reason });
+        }
         let done = self.present(index, |presence| division.destroy(id, presence));
         self.devices[index as usize].division = Some(division);
         done
@@ -58,7 +62,7 @@ impl Machine {
     /// # Errors
     /// As `MigControl::set_mode`.
     pub fn set_mig_mode(&mut self, caller: UserId, index: u32, is_on: bool) -> Result<(), DeviceError> {
-        if self.device(index)?.mps.is_some() {
+        if !self.device(index)?.daemons.is_empty() {
             let reason = "In use by another client: an MPS daemon serves it".to_owned();
             return Err(DeviceError::Busy { index, reason });
         }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::mechanism::mig::Instance;
 use crate::simulated::Way;
+use crate::{MpsPlace, MpsSettings};
 use pillion_core::metric::Metric;
 use pillion_core::mig::{Geometry, Slot as Place};
 
@@ -128,4 +129,70 @@ fn where_a_workload_was_measured_in_a_size_it_goes_so_fast_there() {
     let other = make(&mut machine, "1g.5gb@4");
     let id = machine.attach(&request("miso-bert-2", name(&other)), 8, UserId(1000)).unwrap();
     assert!(speed(&machine, id) < measured.slice_speeds[&2], "not measured there: by its demand");
+}
+
+fn daemon(pipe: &str) -> MpsSettings {
+    MpsSettings {
+        pipe_directory: pipe.into(),
+        log_directory: "/log".into(),
+        multi_user: false,
+        partitions: false,
+        users: std::collections::BTreeSet::new(),
+        cap_default: None,
+        memory_limit_bytes_default: None,
+    }
+}
+
+/// A client of the daemon at this pipe, of one instance.
+fn client(workload: &str, instance: &Instance, pipe: &str, percentage: Option<&str>) -> AttachRequest {
+    let mut request = request(workload, name(instance));
+    request.environment.insert("CUDA_MPS_PIPE_DIRECTORY".to_owned(), pipe.to_owned());
+    if let Some(percentage) = percentage {
+        request.environment.insert("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE".to_owned(), percentage.to_owned());
+    }
+    request
+}
+
+#[test]
+fn clients_of_a_daemon_in_an_instance_share_that_and_meet_nobody_else() {
+    let mut machine = machine("h100");
+    let made = ["3g.40gb@4", "3g.40gb@0"].map(|slot| make(&mut machine, slot));
+    let places = [0, 1].map(|at| MpsPlace::instance(0, made[at].compute[0].uuid.clone()));
+    let nowhere = MpsPlace::instance(0, pillion_core::DeviceUuid::new("MIG-none"));
+    assert!(matches!(machine.start_mps(ROOT, &nowhere, &daemon("/x")), Err(DeviceError::Refused { .. })));
+    assert!(matches!(
+        machine.start_mps(ROOT, &MpsPlace::device(0), &daemon("/x")),
+        Err(DeviceError::Busy { .. })
+    ));
+    machine.start_mps(ROOT, &places[0], &daemon("/a")).unwrap();
+    machine.start_mps(ROOT, &places[1], &daemon("/b")).unwrap();
+    assert_eq!(machine.mps_instances(0).unwrap().len(), 2);
+    let alice = UserId(1000);
+    let half = client("gemm-hog", &made[0], "/a", Some("50"));
+    let one = machine.attach(&half, 10, alice).unwrap();
+    let capped = speed(&machine, one);
+    let other = machine.attach(&half, 11, alice).unwrap();
+    assert!((speed(&machine, other) - capped).abs() < 0.05, "kept apart by their caps");
+    let beside = machine.attach(&client("gemm-hog", &made[1], "/b", None), 12, alice).unwrap();
+    assert!(speed(&machine, beside) > 1.5 * capped, "in another instance, alone");
+    let pids = |machine: &Machine, at: usize| machine.mps(&places[at]).unwrap().unwrap().client_pids;
+    assert_eq!((pids(&machine, 0), pids(&machine, 1)), (vec![10, 11], vec![12]));
+    // Another user waits, as at any daemon of one user at a time.
+    let stranger = machine.attach(&client("gemm-hog", &made[0], "/a", None), 13, UserId(1001)).unwrap();
+    assert_eq!(machine.progress(stranger).unwrap().phase, Phase::Waiting);
+    machine.detach(stranger);
+    // A fault in one ends nobody in the other.
+    machine.fault_mps(ROOT, &places[1]).unwrap();
+    assert_eq!(machine.progress(beside).unwrap().phase, Phase::Failed);
+    assert_eq!(machine.progress(one).unwrap().phase, Phase::Running);
+    let id = made[0].gpu_instance_id;
+    let is_busy = |result: Result<(), DeviceError>| matches!(result, Err(DeviceError::Busy { .. }));
+    assert!(is_busy(machine.destroy_instance(ROOT, 0, id)) && is_busy(machine.stop_mps(ROOT, &places[0])));
+    machine.detach(one);
+    machine.detach(other);
+    machine.advance(Duration::from_secs(1));
+    assert!(is_busy(machine.destroy_instance(ROOT, 0, id)), "its daemon is there");
+    machine.stop_mps(ROOT, &places[0]).unwrap();
+    machine.destroy_instance(ROOT, 0, id).unwrap();
+    assert_eq!(machine.mps(&places[0]).unwrap(), None);
 }

@@ -1,7 +1,7 @@
 //! The machine steps right, and refuses as the real ones do.
 
 use super::*;
-use crate::{MpsSettings, MpsState};
+use crate::{MpsPlace, MpsSettings, MpsState};
 use pillion_core::Fraction;
 use pillion_core::metric::Metric;
 use std::path::PathBuf;
@@ -70,7 +70,7 @@ fn work_takes_its_time_alone_divided_by_the_time_scale() {
 fn one_long_step_is_the_same_as_many_short_ones() {
     let run = |steps: u32| {
         let mut machine = machine("h200", 1);
-        machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+        machine.start_mps(ROOT, &MpsPlace::device(0), &settings(false)).unwrap();
         let one = machine.attach(&load("gemm-hog", &[PIPE]), 7, ALICE).unwrap();
         let short = AttachRequest { seconds: Some(30.0), ..load("llama-infer", &[PIPE]) };
         machine.attach(&short, 8, ALICE).unwrap();
@@ -109,7 +109,7 @@ fn energy_only_grows_and_an_idle_device_draws_its_idle_power() {
 #[test]
 fn a_percentage_is_a_speed_for_a_client_and_nothing_for_others() {
     let mut machine = machine("h200", 1);
-    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    machine.start_mps(ROOT, &MpsPlace::device(0), &settings(false)).unwrap();
     let percentage = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50");
     let client = machine.attach(&load("gemm-hog", &[PIPE, percentage]), 7, ALICE).unwrap();
     assert!((speed(&machine, client) - 0.5).abs() < 0.03, "{}", speed(&machine, client));
@@ -121,14 +121,14 @@ fn a_percentage_is_a_speed_for_a_client_and_nothing_for_others() {
 #[test]
 fn whoever_has_no_daemon_takes_turns_with_the_clients() {
     let mut machine = machine("h200", 1);
-    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    machine.start_mps(ROOT, &MpsPlace::device(0), &settings(false)).unwrap();
     let one = machine.attach(&load("launch-bound", &[PIPE]), 7, ALICE).unwrap();
     let two = machine.attach(&load("gemm-hog", &[PIPE]), 8, ALICE).unwrap();
     let together = speed(&machine, two);
     machine.detach(two);
     let stray = machine.attach(&load("gemm-hog", &[]), 9, ALICE).unwrap();
     assert!(speed(&machine, stray) < together - 0.03, "{} {together}", speed(&machine, stray));
-    assert_eq!(machine.mps(0).unwrap().unwrap().client_pids, vec![7]);
+    assert_eq!(machine.mps(&MpsPlace::device(0)).unwrap().unwrap().client_pids, vec![7]);
     assert_eq!(phase(&machine, one), Phase::Running);
 }
 
@@ -136,10 +136,10 @@ fn whoever_has_no_daemon_takes_turns_with_the_clients() {
 fn one_user_at_a_time_unless_the_daemon_serves_many() {
     for multi_user in [false, true] {
         let mut machine = machine("h200", 1);
-        machine.start_mps(ROOT, 0, &settings(multi_user)).unwrap();
+        machine.start_mps(ROOT, &MpsPlace::device(0), &settings(multi_user)).unwrap();
         let alice = machine.attach(&load("gromacs", &[PIPE]), 7, ALICE).unwrap();
         let bob = machine.attach(&load("gromacs", &[PIPE]), 8, BOB).unwrap();
-        let status = machine.mps(0).unwrap().unwrap();
+        let status = machine.mps(&MpsPlace::device(0)).unwrap().unwrap();
         if multi_user {
             assert_eq!(phase(&machine, bob), Phase::Running);
             assert_eq!(status.server_uid, Some(ROOT));
@@ -159,7 +159,7 @@ fn one_user_at_a_time_unless_the_daemon_serves_many() {
 #[test]
 fn a_device_in_exclusive_process_mode_is_open_to_the_clients_of_its_server_and_to_nobody_else() {
     let mut machine = machine("h200", 2);
-    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    machine.start_mps(ROOT, &MpsPlace::device(0), &settings(false)).unwrap();
     assert_eq!(machine.compute_mode(0).unwrap(), ComputeMode::Default);
     let refused = machine.set_compute_mode(ALICE, 0, ComputeMode::ExclusiveProcess).unwrap_err();
     assert!(matches!(refused, DeviceError::Refused { index: 0, .. }), "{refused}");
@@ -174,14 +174,14 @@ fn a_device_in_exclusive_process_mode_is_open_to_the_clients_of_its_server_and_t
     }
     assert_eq!(machine.attach(&without_mps, 3, ALICE), unavailable, "the server keeps the device");
     machine.attach(&load("gemm-hog", &[("CUDA_VISIBLE_DEVICES", "1")]), 4, ALICE).unwrap();
-    machine.stop_mps(ROOT, 0).unwrap();
+    machine.stop_mps(ROOT, &MpsPlace::device(0)).unwrap();
     let only = machine.attach(&without_mps, 5, ALICE).unwrap();
     assert_eq!(
         machine.attach(&without_mps, 6, ALICE),
         unavailable,
         "one process is one, with or without MPS"
     );
-    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    machine.start_mps(ROOT, &MpsPlace::device(0), &settings(false)).unwrap();
     let client = load("gemm-hog", &[PIPE]);
     assert_eq!(machine.attach(&client, 7, ALICE), unavailable, "the server cannot open it either");
     machine.detach(only);
@@ -193,31 +193,40 @@ fn a_device_in_exclusive_process_mode_is_open_to_the_clients_of_its_server_and_t
 #[test]
 fn only_root_sets_up_sharing_and_only_where_there_is_some() {
     let mut machine = machine("h200", 2);
-    let refused = machine.start_mps(ALICE, 0, &settings(false)).unwrap_err();
+    let refused = machine.start_mps(ALICE, &MpsPlace::device(0), &settings(false)).unwrap_err();
     assert!(
         matches!(refused, DeviceError::Refused { .. }) && refused.to_string().contains("only root"),
         "{refused}"
     );
-    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
-    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
-    assert!(matches!(machine.start_mps(ROOT, 0, &settings(true)), Err(DeviceError::Busy { .. })));
+    machine.start_mps(ROOT, &MpsPlace::device(0), &settings(false)).unwrap();
+    machine.start_mps(ROOT, &MpsPlace::device(0), &settings(false)).unwrap();
+    assert!(matches!(
+        machine.start_mps(ROOT, &MpsPlace::device(0), &settings(true)),
+        Err(DeviceError::Busy { .. })
+    ));
     assert!(
-        matches!(machine.start_mps(ROOT, 1, &settings(false)), Err(DeviceError::Refused { .. })),
+        matches!(
+            machine.start_mps(ROOT, &MpsPlace::device(1), &settings(false)),
+            Err(DeviceError::Refused { .. })
+        ),
         "same directory"
     );
-    assert!(matches!(machine.stop_mps(ALICE, 0), Err(DeviceError::Refused { .. })));
+    assert!(matches!(machine.stop_mps(ALICE, &MpsPlace::device(0)), Err(DeviceError::Refused { .. })));
     assert!(matches!(machine.set_ccs_mode(ROOT, 0, 2), Err(DeviceError::Unsupported { .. })));
     assert!(matches!(
-        machine.start_mps(ROOT, 2, &settings(false)),
+        machine.start_mps(ROOT, &MpsPlace::device(2), &settings(false)),
         Err(DeviceError::NoSuchDevice { index: 2 })
     ));
     let client = machine.attach(&load("gromacs", &[PIPE]), 7, ALICE).unwrap();
-    assert!(machine.stop_mps(ROOT, 0).unwrap_err().is_transient());
-    assert!(matches!(machine.terminate_mps_client(ROOT, 0, 8), Err(DeviceError::Refused { .. })));
-    machine.terminate_mps_client(ROOT, 0, 7).unwrap();
+    assert!(machine.stop_mps(ROOT, &MpsPlace::device(0)).unwrap_err().is_transient());
+    assert!(matches!(
+        machine.terminate_mps_client(ROOT, &MpsPlace::device(0), 8),
+        Err(DeviceError::Refused { .. })
+    ));
+    machine.terminate_mps_client(ROOT, &MpsPlace::device(0), 7).unwrap();
     assert!(matches!(machine.progress(client).unwrap().error, Some(ClientError::Mps { .. })));
-    machine.stop_mps(ROOT, 0).unwrap();
-    assert_eq!(machine.mps(0).unwrap(), None);
+    machine.stop_mps(ROOT, &MpsPlace::device(0)).unwrap();
+    assert_eq!(machine.mps(&MpsPlace::device(0)).unwrap(), None);
 }
 
 #[test]
@@ -228,7 +237,7 @@ fn a_daemons_own_cap_and_limit_hold_for_clients_that_set_none() {
         memory_limit_bytes_default: Some(4 << 30),
         ..settings(false)
     };
-    machine.start_mps(ROOT, 0, &strict).unwrap();
+    machine.start_mps(ROOT, &MpsPlace::device(0), &strict).unwrap();
     let small =
         |memory_bytes| AttachRequest { memory_bytes: Some(memory_bytes), ..load("gemm-hog", &[PIPE]) };
     let client = machine.attach(&small(1 << 30), 7, ALICE).unwrap();
@@ -239,16 +248,16 @@ fn a_daemons_own_cap_and_limit_hold_for_clients_that_set_none() {
 #[test]
 fn limits_that_change_hold_for_clients_that_come_after() {
     let mut machine = machine("h200", 1);
-    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    machine.start_mps(ROOT, &MpsPlace::device(0), &settings(false)).unwrap();
     let free = machine.attach(&load("gemm-hog", &[PIPE]), 7, ALICE).unwrap();
     let strict = MpsSettings { memory_limit_bytes_default: Some(4 << 30), ..settings(false) };
-    machine.start_mps(ROOT, 0, &strict).unwrap();
+    machine.start_mps(ROOT, &MpsPlace::device(0), &strict).unwrap();
     let large = AttachRequest { memory_bytes: Some(8 << 30), ..load("gemm-hog", &[PIPE]) };
     assert!(matches!(machine.attach(&large, 8, ALICE), Err(ClientError::OutOfMemory { .. })));
     assert_eq!(phase(&machine, free), Phase::Running);
     assert_eq!(machine.tenants(0).unwrap()[0].memory_bytes_max, None, "it came before");
     let larger = MpsSettings { memory_limit_bytes_default: Some(16 << 30), ..settings(false) };
-    machine.start_mps(ROOT, 0, &larger).unwrap();
+    machine.start_mps(ROOT, &MpsPlace::device(0), &larger).unwrap();
     machine.attach(&large, 9, ALICE).unwrap();
 }
 
@@ -278,7 +287,7 @@ fn memory_is_counted_refused_and_freed() {
 #[test]
 fn a_pinned_limit_counts_for_clients_only() {
     let mut machine = machine("h200", 1);
-    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    machine.start_mps(ROOT, &MpsPlace::device(0), &settings(false)).unwrap();
     let limit = ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=4G");
     let refused = machine.attach(&load("gemm-hog", &[PIPE, limit]), 7, ALICE).unwrap_err();
     assert!(matches!(refused, ClientError::OutOfMemory { .. }), "{refused}");
@@ -395,14 +404,14 @@ fn a_crash_under_mps_reaches_its_neighbours_and_a_kill_only_where_configured() {
     for killed_client_ends_mps in [false, true] {
         let config = MachineConfig { killed_client_ends_mps, ..MachineConfig::plain("n1", "h200", 1) };
         let mut machine = Machine::new(&config).unwrap();
-        machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+        machine.start_mps(ROOT, &MpsPlace::device(0), &settings(false)).unwrap();
         let victim = machine.attach(&load("gromacs", &[PIPE]), 7, ALICE).unwrap();
         let bystander = machine.attach(&load("gromacs", &[]), 8, ALICE).unwrap();
         let killed = machine.attach(&load("gromacs", &[PIPE]), 9, ALICE).unwrap();
         machine.detach(killed);
         let expected = if killed_client_ends_mps { Phase::Failed } else { Phase::Running };
         assert_eq!(phase(&machine, victim), expected);
-        machine.fault_mps(ROOT, 0).unwrap();
+        machine.fault_mps(ROOT, &MpsPlace::device(0)).unwrap();
         assert_eq!((phase(&machine, victim), phase(&machine, bystander)), (Phase::Failed, Phase::Running));
     }
 }
@@ -421,17 +430,21 @@ fn a_request_that_makes_no_sense_is_told_what_is_allowed() {
 #[test]
 fn a_fault_keeps_new_clients_out_until_all_have_left() {
     let mut machine = machine("h200", 1);
-    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
-    let state = |machine: &Machine| machine.mps(0).unwrap().unwrap().state;
+    machine.start_mps(ROOT, &MpsPlace::device(0), &settings(false)).unwrap();
+    let state = |machine: &Machine| machine.mps(&MpsPlace::device(0)).unwrap().unwrap().state;
     let victims: Vec<ClientId> =
         [7, 8].map(|pid| machine.attach(&load("gromacs", &[PIPE]), pid, ALICE).unwrap()).into();
     let waiting = machine.attach(&load("gromacs", &[PIPE]), 9, BOB).unwrap();
-    assert!(matches!(machine.fault_mps(ALICE, 0), Err(DeviceError::Refused { .. })));
-    machine.fault_mps(ROOT, 0).unwrap();
+    assert!(matches!(machine.fault_mps(ALICE, &MpsPlace::device(0)), Err(DeviceError::Refused { .. })));
+    machine.fault_mps(ROOT, &MpsPlace::device(0)).unwrap();
     assert_eq!(state(&machine), MpsState::Fault);
-    assert_eq!(machine.mps(0).unwrap().unwrap().client_pids, [7, 8], "they are there until they leave");
-    assert!(machine.stop_mps(ROOT, 0).unwrap_err().is_transient());
-    assert!(machine.start_mps(ROOT, 0, &settings(false)).unwrap_err().is_transient());
+    assert_eq!(
+        machine.mps(&MpsPlace::device(0)).unwrap().unwrap().client_pids,
+        [7, 8],
+        "they are there until they leave"
+    );
+    assert!(machine.stop_mps(ROOT, &MpsPlace::device(0)).unwrap_err().is_transient());
+    assert!(machine.start_mps(ROOT, &MpsPlace::device(0), &settings(false)).unwrap_err().is_transient());
     let refused = machine.attach(&load("gromacs", &[PIPE]), 10, ALICE).unwrap_err();
     assert!(refused.to_string().contains("not ready"), "{refused}");
     machine.attach(&load("gromacs", &[]), 11, ALICE).expect("it is no client");
@@ -444,11 +457,11 @@ fn a_fault_keeps_new_clients_out_until_all_have_left() {
 #[test]
 fn defaults_count_for_the_next_server_and_a_server_outlives_its_clients() {
     let mut machine = machine("h200", 1);
-    machine.serve_mps(ROOT, 50, 0, settings(false)).unwrap();
+    machine.serve_mps(ROOT, 50, &MpsPlace::device(0), settings(false)).unwrap();
     let first = machine.attach(&load("gemm-hog", &[PIPE]), 7, ALICE).unwrap();
-    machine.set_mps_defaults(0, Some(Fraction::clamped(0.25)), Some(4 << 30)).unwrap();
+    machine.set_mps_defaults(&MpsPlace::device(0), Some(Fraction::clamped(0.25)), Some(4 << 30)).unwrap();
     machine.detach(first);
-    assert_eq!(machine.mps(0).unwrap().unwrap().server_uid, Some(ALICE));
+    assert_eq!(machine.mps(&MpsPlace::device(0)).unwrap().unwrap().server_uid, Some(ALICE));
     let second = machine.attach(&load("gemm-hog", &[PIPE]), 8, ALICE).unwrap();
     assert!((speed(&machine, second) - 1.0).abs() < 1e-6, "the server is from before");
     machine.detach(second);
@@ -462,18 +475,24 @@ fn defaults_count_for_the_next_server_and_a_server_outlives_its_clients() {
 #[test]
 fn a_daemon_that_is_a_process_takes_its_clients_along() {
     let mut machine = machine("h200", 1);
-    assert!(matches!(machine.serve_mps(ALICE, 50, 0, settings(false)), Err(DeviceError::Refused { .. })));
-    machine.serve_mps(ROOT, 50, 0, settings(false)).unwrap();
-    assert!(matches!(machine.serve_mps(ROOT, 51, 0, settings(false)), Err(DeviceError::Busy { .. })));
+    assert!(matches!(
+        machine.serve_mps(ALICE, 50, &MpsPlace::device(0), settings(false)),
+        Err(DeviceError::Refused { .. })
+    ));
+    machine.serve_mps(ROOT, 50, &MpsPlace::device(0), settings(false)).unwrap();
+    assert!(matches!(
+        machine.serve_mps(ROOT, 51, &MpsPlace::device(0), settings(false)),
+        Err(DeviceError::Busy { .. })
+    ));
     let alice = machine.attach(&load("gromacs", &[PIPE]), 7, ALICE).unwrap();
     let bob = machine.attach(&load("gromacs", &[PIPE]), 8, BOB).unwrap();
-    machine.mps_server_died(0).unwrap();
+    machine.mps_server_died(&MpsPlace::device(0)).unwrap();
     assert_eq!((phase(&machine, alice), phase(&machine, bob)), (Phase::Failed, Phase::Running));
-    assert_eq!(machine.mps(0).unwrap().unwrap().server_uid, Some(BOB));
+    assert_eq!(machine.mps(&MpsPlace::device(0)).unwrap().unwrap().server_uid, Some(BOB));
     let waiting = machine.attach(&load("gromacs", &[PIPE]), 9, ALICE).unwrap();
-    machine.mps_daemon_ended(0, 51);
+    machine.mps_daemon_ended(&MpsPlace::device(0), 51);
     assert_eq!(phase(&machine, bob), Phase::Running, "somebody else's connection closed");
-    machine.mps_daemon_ended(0, 50);
+    machine.mps_daemon_ended(&MpsPlace::device(0), 50);
     assert_eq!((phase(&machine, bob), phase(&machine, waiting)), (Phase::Failed, Phase::Failed));
-    assert_eq!(machine.mps(0).unwrap(), None);
+    assert_eq!(machine.mps(&MpsPlace::device(0)).unwrap(), None);
 }

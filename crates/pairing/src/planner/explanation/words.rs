@@ -1,9 +1,11 @@
 //! The sentences of an explanation that are about this start, and not about a rule alone.
 
+use crate::mig::SliceSpeed;
 use crate::plan::{Candidate, Reason};
 use crate::planner::candidates::Evaluation;
 use crate::planner::placement::Instance;
 use crate::view::{FirstRun, WaitingJob};
+use pillion_core::mig::Slot;
 use pillion_core::{Fraction, SlowdownRatio};
 
 /// A job whose user has it measured under a cap.
@@ -65,11 +67,20 @@ pub(super) fn member_text(
 
 /// A job that has an instance to itself.
 pub(super) fn instance_text(instance: Instance, promise: SlowdownRatio) -> String {
-    let Instance { slot, speed, is_tried } = instance;
+    let Instance { slot, speed, is_tried, together: _ } = instance;
     let how = if speed.is_measured() { "measured" } else { "foretold" };
     let less = if is_tried { ", once with less memory than it held at most (restart=yes)" } else { "" };
     format!(
         "starts in an instance of its own, {slot}{less}: speed {:.2} of solo ({how}), where {:.2} is promised",
+        speed.speed_fraction,
+        promise.value().recip()
+    )
+}
+
+/// A job that shares an instance with another of its user.
+pub(super) fn shared_instance_text(slot: Slot, speed: SliceSpeed, promise: SlowdownRatio) -> String {
+    format!(
+        "shares the instance {slot} with another job of its user, by MPS: expected speed {:.2} of solo, where {:.2} is promised",
         speed.speed_fraction,
         promise.value().recip()
     )

@@ -6,11 +6,15 @@
 //!    share it without walls, and if each of them gets an instance in which his promise holds: whoever has a right to a device is
 //!    passed over by nobody.
 //!
+//! Where the site has it so (`policy.share_instances`) two jobs of one user may have one instance together, by its MPS daemon: weighed
+//! beside an instance for each.
+//!
 //! Whoever can have a whole device has one, since only what is left over is offered here. Must not say how an instance is made.
 
+mod company;
 mod offer;
 
-use crate::mig::{Choice, Cutter, DeviceState, Rival, SliceJob};
+use crate::mig::{Choice, Company, Cutter, DeviceState, Rival, SliceJob};
 use crate::plan::Reason;
 use crate::planner::candidates::Evaluator;
 use crate::planner::classes::PlanContext;
@@ -60,14 +64,23 @@ struct Divider<'p> {
     cutters: Vec<(&'p Geometry, Cutter<'p>)>,
     /// What jobs of a class are like on a model of device, in sizes of the cutter of that number.
     known: FxHashMap<(ClassIndex, &'p str, usize), SliceJob>,
+    /// How two classes would be together in the sizes of the cutter of that number.
+    together: company::Known<'p>,
     /// Workloads of which one is tried in less memory than it held at most, by model of device: one at a time.
     tried: BTreeSet<(&'p WorkloadKey, &'p str)>,
 }
 
 impl<'p> Divider<'p> {
     fn new(context: &'p PlanContext<'p>, placement: Placement, capacity: FreeCapacity) -> Self {
-        let tried = BTreeSet::new();
-        Self { context, placement, capacity, cutters: Vec::new(), known: FxHashMap::default(), tried }
+        Self {
+            context,
+            placement,
+            capacity,
+            cutters: Vec::new(),
+            known: FxHashMap::default(),
+            together: FxHashMap::default(),
+            tried: BTreeSet::new(),
+        }
     }
 
     /// Whether the smallest instance can be booked there.
@@ -100,16 +113,18 @@ impl<'p> Divider<'p> {
     fn fill(&mut self, at: DeviceIndex) {
         let device = &self.context.devices[at];
         let Some(geometry) = &device.geometry else { return };
-        let tenants: Vec<Slot> =
+        // One that several share is one.
+        let tenants: BTreeSet<Slot> =
             device.tenants.iter().filter_map(|tenant| tenant.sharing.mig_slot()).collect();
+        let tenants: Vec<Slot> = tenants.into_iter().collect();
         if geometry.check(&tenants).is_err() {
             return;
         }
         let standing = device.standing_beside(&tenants);
         let state = DeviceState { tenants: &tenants, standing: &standing, is_held: device.is_shape_held };
         if let Some(chosen) = self.choose(at, geometry, state, &[]) {
-            for (job, instance) in chosen {
-                self.start(at, job, instance);
+            for (jobs, instance) in chosen {
+                self.start(at, jobs, instance);
             }
         }
     }
@@ -123,20 +138,20 @@ impl<'p> Divider<'p> {
         let state = DeviceState { tenants: &[], standing: &[], is_held: false };
         let Some(chosen) = self.choose(at, geometry, state, &start.jobs) else { return };
         self.placement.starts.raw.remove(place);
-        for (job, instance) in chosen {
-            self.start(at, job, instance);
+        for (jobs, instance) in chosen {
+            self.start(at, jobs, instance);
         }
     }
 
     /// Who gets which instance of a device, the larger ones first; `None`: it stays as it is. `rights`: those who start there
-    /// otherwise.
+    /// otherwise. Of two who share one the host comes first.
     fn choose(
         &mut self,
         at: DeviceIndex,
         geometry: &'p Geometry,
         state: DeviceState<'_>,
         rights: &[JobIndex],
-    ) -> Option<Vec<(JobIndex, Instance)>> {
+    ) -> Option<Vec<(Vec<JobIndex>, Instance)>> {
         let mut jobs: Vec<JobIndex> = self.waiting_for(at);
         if jobs.is_empty() {
             return None;
@@ -154,19 +169,10 @@ impl<'p> Divider<'p> {
             if rights_at.iter().any(|place| offered[*place].speeds.is_empty()) {
                 return None;
             }
-            let Choice::Instances(slots) =
-                self.cutter(geometry).1.choose_for(state, &offered, &rivals, &rights_at)
-            else {
-                return None;
-            };
-            let chosen: Vec<(JobIndex, Instance)> = slots
-                .into_iter()
-                .filter_map(|(place, slot)| {
-                    let speed = offered[place].may_have(slot.profile).ok()?;
-                    let is_tried = offered[place].tried == Some(slot.profile);
-                    Some((jobs[place], Instance { slot, speed, is_tried }))
-                })
-                .collect();
+            let companies = self.companies(&offer, &offered, geometry);
+            let choice = self.cutter(geometry).1.choose_for(state, &offered, &rivals, &rights_at, &companies);
+            let Choice::Instances(slots) = choice else { return None };
+            let chosen = seats(&slots, &jobs, &offered, &companies);
             if !self.has_shards(at, geometry, &chosen) {
                 return None;
             }
@@ -203,7 +209,7 @@ impl<'p> Divider<'p> {
     }
 
     /// Whether Slurm has shards enough for all of these: it has, as long as nobody is there whom we do not know.
-    fn has_shards(&self, at: DeviceIndex, geometry: &Geometry, chosen: &[(JobIndex, Instance)]) -> bool {
+    fn has_shards(&self, at: DeviceIndex, geometry: &Geometry, chosen: &[(Vec<JobIndex>, Instance)]) -> bool {
         let shards = chosen.iter().map(|(_, own)| u32::from(geometry.shards(own.slot.profile).count()));
         shards.sum::<u32>() <= self.context.devices[at].shards_free
     }
@@ -212,12 +218,12 @@ impl<'p> Divider<'p> {
     fn beyond_node(
         &self,
         at: DeviceIndex,
-        chosen: &[(JobIndex, Instance)],
+        chosen: &[(Vec<JobIndex>, Instance)],
         rights: &[JobIndex],
     ) -> Vec<JobIndex> {
         let mut capacity = self.capacity.clone();
-        let mut newcomers: Vec<JobIndex> =
-            chosen.iter().map(|(job, _)| *job).filter(|job| !rights.contains(job)).collect();
+        let jobs = chosen.iter().flat_map(|(jobs, _)| jobs.iter().copied());
+        let mut newcomers: Vec<JobIndex> = jobs.filter(|job| !rights.contains(job)).collect();
         newcomers.sort_unstable();
         newcomers.retain(|job| {
             let class = self.context.class_of[*job];
@@ -230,22 +236,18 @@ impl<'p> Divider<'p> {
         newcomers
     }
 
-    /// Somebody starts in an instance of this device.
-    fn start(&mut self, device: DeviceIndex, job: JobIndex, instance: Instance) {
-        if self.placement.left.remove(&job).is_some() {
-            self.capacity.take(self.context, device, self.context.class_of[job]);
-        }
-        if instance.is_tried {
-            self.tried.insert((&self.context.jobs[job].workload, &self.context.devices[device].model));
+    /// Somebody starts in an instance of this device, or two do.
+    fn start(&mut self, device: DeviceIndex, jobs: Vec<JobIndex>, instance: Instance) {
+        for job in &jobs {
+            if self.placement.left.remove(job).is_some() {
+                self.capacity.take(self.context, device, self.context.class_of[*job]);
+            }
+            if instance.is_tried {
+                self.tried.insert((&self.context.jobs[*job].workload, &self.context.devices[device].model));
+            }
         }
         let instance = Some(instance);
-        self.placement.starts.push(Start {
-            device,
-            is_join: false,
-            jobs: vec![job],
-            evaluation: None,
-            instance,
-        });
+        self.placement.starts.push(Start { device, is_join: false, jobs, evaluation: None, instance });
     }
 
     /// Why those who wait have no instance of a device that is cut, where that is what keeps them.
@@ -320,4 +322,27 @@ impl<'p> Divider<'p> {
         };
         offer.jobs.iter().zip(may_have).map(of_job).collect()
     }
+}
+
+/// Who has which instance: those with the same one share it.
+fn seats(
+    slots: &[(usize, Slot)],
+    jobs: &[JobIndex],
+    offered: &[SliceJob],
+    companies: &[Company],
+) -> Vec<(Vec<JobIndex>, Instance)> {
+    let mut seats: Vec<(Vec<JobIndex>, Instance)> = Vec::new();
+    for (place, slot) in slots {
+        if let Some((host, _)) = seats.iter_mut().find(|(_, own)| own.slot == *slot) {
+            host.push(jobs[*place]);
+            continue;
+        }
+        let Ok(speed) = offered[*place].may_have(slot.profile) else { continue };
+        let is_shared = slots.iter().filter(|(_, other)| other == slot).count() > 1;
+        let company = companies.iter().find(|company| is_shared && company.host == *place);
+        let together = company.and_then(|company| company.sizes.get(&slot.profile).copied());
+        let is_tried = !is_shared && offered[*place].tried == Some(slot.profile);
+        seats.push((vec![jobs[*place]], Instance { slot: *slot, speed, together, is_tried }));
+    }
+    seats
 }

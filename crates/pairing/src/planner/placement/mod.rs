@@ -3,7 +3,7 @@
 
 pub(crate) mod shards;
 
-use crate::mig::SliceSpeed;
+use crate::mig::{SliceSpeed, Together};
 use crate::plan::Reason;
 use crate::planner::candidates::candidate_set::{CandidateKey, CandidateSet};
 use crate::planner::candidates::{Evaluation, Evaluator};
@@ -30,16 +30,18 @@ pub(crate) struct Start {
     pub(crate) jobs: Vec<JobIndex>,
     /// What the sharing will be like; absent for a job alone.
     pub(crate) evaluation: Option<Rc<Evaluation>>,
-    /// The instance of the device that the one job gets; absent = it is not cut for it.
+    /// The instance of the device that the one job gets, or the two share; absent = it is not cut for them.
     pub(crate) instance: Option<Instance>,
 }
 
-/// A part of a device that one job has to itself.
+/// A part of a device that one job has to itself, or two of one user.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Instance {
     pub(crate) slot: Slot,
-    /// How fast the job is in it, of its speed on the whole device.
+    /// How fast the first job would be in it alone, of its speed on the whole device.
     pub(crate) speed: SliceSpeed,
+    /// How two are in it together; absent = it has one.
+    pub(crate) together: Option<Together>,
     /// Whether it has less memory than the job held at most.
     pub(crate) is_tried: bool,
 }

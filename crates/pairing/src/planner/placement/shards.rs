@@ -36,9 +36,7 @@ pub(crate) fn of_host(own_use: f64) -> Shards {
 /// What two jobs are booked with that start together on a device of at most `tenants_max`, in proportion to use times speed:
 /// all of it if these two are all, else what is due to two, so that joiners find shards left.
 pub(crate) fn of_pair(uses: [f64; 2], tenants_max: u32) -> [Shards; 2] {
-    let (least, all) = (f64::from(SHARDS_MIN), 200.0 / f64::from(tenants_max.max(2)));
-    let first = (all * uses[0] / (uses[0] + uses[1])).round().clamp(least, all - least);
-    [shards(first), shards(all - first)]
+    divided(200.0 / f64::from(tenants_max.max(2)), f64::from(SHARDS_MIN), uses)
 }
 
 /// What a joiner is booked with: its part of all use, at most what is free but for the least of the
@@ -47,6 +45,17 @@ pub(crate) fn of_joiner(own_use: f64, others_use: f64, shards_free: u32, joiners
     let most = shards_free.saturating_sub(SHARDS_MIN * joiners_left).clamp(SHARDS_MIN, 100);
     let (least, most) = (f64::from(SHARDS_MIN), f64::from(most));
     shards((100.0 * own_use / (own_use + others_use)).clamp(least, most))
+}
+
+/// What two are booked with who share an instance of so many, by use: all of it, and none of them nothing.
+pub(crate) fn of_pair_in(instance: Shards, uses: [f64; 2]) -> [Shards; 2] {
+    divided(f64::from(instance.count()), 1.0, uses)
+}
+
+/// So many shards by use, and to none of them less than `least`.
+fn divided(all: f64, least: f64, uses: [f64; 2]) -> [Shards; 2] {
+    let first = (all * uses[0] / (uses[0] + uses[1])).round().clamp(least, (all - least).max(least));
+    [shards(first), shards(all - first)]
 }
 
 #[cfg(test)]
@@ -64,6 +73,16 @@ mod tests {
     fn a_pair_on_a_device_of_four_tenants_leaves_half_of_it() {
         assert_eq!(of_pair([0.1, 0.1], 4).map(Shards::count), [25, 25]);
         assert_eq!(of_pair([0.001, 1.0], 4).map(Shards::count), [10, 40]);
+    }
+
+    #[test]
+    fn two_in_an_instance_book_what_it_is_and_no_more() {
+        for (instance, uses) in [(42, [0.2, 0.6]), (14, [0.001, 1.0]), (28, [0.5, 0.5])] {
+            let instance = Shards::try_new(instance).unwrap();
+            let [a, b] = of_pair_in(instance, uses).map(Shards::count);
+            assert_eq!((a + b, a >= 1, b >= 1), (instance.count(), true, true), "{a} and {b}");
+        }
+        assert_eq!(of_pair_in(Shards::try_new(42).unwrap(), [0.2, 0.4]).map(Shards::count), [14, 28]);
     }
 
     #[test]

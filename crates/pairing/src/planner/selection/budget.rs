@@ -63,10 +63,42 @@ pub(crate) struct Choice {
     pub(crate) risk_price: f64,
 }
 
+/// What was chosen at prices of the last question: as long as evaluating changes no weight, the same is asked again, and each answer
+/// costs a matching.
+#[derive(Debug, Default)]
+pub(crate) struct Solved {
+    counts: Vec<u32>,
+    ways: Vec<Way>,
+    /// By the bits of the price.
+    choices: FxHashMap<u64, Choice>,
+}
+
+impl Solved {
+    /// The question, with what is known of it.
+    fn question<'q>(
+        &'q mut self,
+        counts: &'q [u32],
+        ways: &'q [Way],
+        allowance: f64,
+        unused_fraction_max: f64,
+    ) -> Question<'q> {
+        if self.counts != counts || self.ways != ways {
+            *self = Self { counts: counts.to_vec(), ways: ways.to_vec(), choices: FxHashMap::default() };
+        }
+        Question { counts, ways, allowance, unused_fraction_max, choices: &mut self.choices }
+    }
+}
+
 /// Pairs classes so that they gain most within the budget. `allowance` is what the budget is more (or less) than the sum
 /// of what the ways bring along; `risk_price` the price that a question like this one came to, 0 if there was none.
-pub(crate) fn choose(counts: &[u32], ways: &[Way], allowance: f64, risk_price: f64) -> Choice {
-    let question = Question { counts, ways, allowance, unused_fraction_max: UNUSED_FRACTION_MAX.0 };
+pub(crate) fn choose(
+    solved: &mut Solved,
+    counts: &[u32],
+    ways: &[Way],
+    allowance: f64,
+    risk_price: f64,
+) -> Choice {
+    let mut question = solved.question(counts, ways, allowance, UNUSED_FRACTION_MAX.0);
     let is_exact = ways.len() <= WAYS_EXACT_MAX;
     let first = question.at(if is_exact { 0.0 } else { risk_price });
     if question.is_fine(&first) {
@@ -83,19 +115,30 @@ pub(crate) fn choose(counts: &[u32], ways: &[Way], allowance: f64, risk_price: f
 }
 
 /// Prices near those of the choice: they show what is still to be evaluated.
-pub(crate) fn near(counts: &[u32], ways: &[Way], allowance: f64, risk_price: f64) -> Choice {
+pub(crate) fn near(
+    solved: &mut Solved,
+    counts: &[u32],
+    ways: &[Way],
+    allowance: f64,
+    risk_price: f64,
+) -> Choice {
     if ways.len() <= WAYS_EXACT_MAX {
-        return choose(counts, ways, allowance, risk_price);
+        return choose(solved, counts, ways, allowance, risk_price);
     }
-    let question = Question { counts, ways, allowance, unused_fraction_max: UNUSED_FRACTION_MAX.1 };
+    let mut question = solved.question(counts, ways, allowance, UNUSED_FRACTION_MAX.1);
     let first = question.at(risk_price);
     if question.is_fine(&first) { first } else { question.bisected(first, false).0 }
 }
 
 /// Whether [`choose`] would choose the same, asked with this price.
-pub(crate) fn is_settled(counts: &[u32], ways: &[Way], allowance: f64, choice: &Choice) -> bool {
-    let question = Question { counts, ways, allowance, unused_fraction_max: UNUSED_FRACTION_MAX.0 };
-    question.is_fine(choice)
+pub(crate) fn is_settled(
+    solved: &mut Solved,
+    counts: &[u32],
+    ways: &[Way],
+    allowance: f64,
+    choice: &Choice,
+) -> bool {
+    solved.question(counts, ways, allowance, UNUSED_FRACTION_MAX.0).is_fine(choice)
 }
 
 struct Question<'q> {
@@ -104,11 +147,22 @@ struct Question<'q> {
     allowance: f64,
     /// Which part of the budget may be left unused.
     unused_fraction_max: f64,
+    /// What was chosen at prices that were tried already, by their bits.
+    choices: &'q mut FxHashMap<u64, Choice>,
 }
 
 impl Question<'_> {
     /// The best with each expected broken promise priced.
-    fn at(&self, price: f64) -> Choice {
+    fn at(&mut self, price: f64) -> Choice {
+        if let Some(known) = self.choices.get(&price.to_bits()) {
+            return known.clone();
+        }
+        let choice = self.matched(price);
+        self.choices.insert(price.to_bits(), choice.clone());
+        choice
+    }
+
+    fn matched(&self, price: f64) -> Choice {
         let edges: Vec<Edge> =
             self.ways.iter().map(|way| Edge { a: way.a, b: way.b, weight: way.value(price) }).collect();
         let ClassMatching { pairs, prices, .. } = match_classes(self.counts, &edges);
@@ -148,7 +202,7 @@ impl Question<'_> {
     }
 
     /// The best choice that was found within the budget, and the one next to it beyond.
-    fn bisected(&self, first: Choice, is_exact: bool) -> (Choice, Choice) {
+    fn bisected(&mut self, first: Choice, is_exact: bool) -> (Choice, Choice) {
         let rounds = if is_exact { ROUNDS_MAX.0 } else { ROUNDS_MAX.1 };
         let average = self.weight(&first.counts) / self.excess(&first.counts).abs().max(TOLERANCE);
         let mut search =

@@ -15,7 +15,7 @@ use crate::planner::candidates::candidate_set::CandidateSet;
 use crate::planner::index::{CandidateIndex, GroupIndex, JobIndex};
 use crate::planner::tries::{Tries, TryKey};
 use assign::Assigner;
-use budget::{Choice, Way};
+use budget::{Choice, Solved, Way};
 use groups::{Groups, Link};
 use std::collections::BTreeMap;
 use typed_index_collections::TiVec;
@@ -102,12 +102,14 @@ impl Groups<'_, '_> {
         allowance: f64,
         tries: &Tries,
     ) -> Vec<u32> {
+        let mut solved = Solved::default();
         for _ in 0..EVALUATION_ROUNDS_MAX {
             let known = Known::new(candidates, links, tries);
-            let near = budget::near(counts, &known.ways, allowance, candidates.risk_price);
+            let near = budget::near(&mut solved, counts, &known.ways, allowance, candidates.risk_price);
             candidates.risk_price = near.risk_price;
             let promising = self.promising(candidates, links, &near.prices);
-            if promising.is_empty() && budget::is_settled(counts, &known.ways, allowance, &near) {
+            if promising.is_empty() && budget::is_settled(&mut solved, counts, &known.ways, allowance, &near)
+            {
                 return known.taken(&near, links.len());
             }
             if promising.is_empty() {
@@ -116,7 +118,7 @@ impl Groups<'_, '_> {
             candidates.evaluate(&promising);
         }
         let known = Known::new(candidates, links, tries);
-        let choice = budget::choose(counts, &known.ways, allowance, candidates.risk_price);
+        let choice = budget::choose(&mut solved, counts, &known.ways, allowance, candidates.risk_price);
         candidates.risk_price = choice.risk_price;
         known.taken(&choice, links.len())
     }

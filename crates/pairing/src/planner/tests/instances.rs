@@ -14,16 +14,16 @@ use pillion_core::mig::{Geometry, Slot};
 use pillion_core::share::Sharing;
 use pillion_core::{Shards, SlurmJobId, UnixTime, UserId, WorkloadKey};
 
-fn h100() -> &'static Geometry {
+pub(super) fn h100() -> &'static Geometry {
     Geometry::of_model("h100").unwrap()
 }
 
 /// A free device that its agent can cut.
-fn cuttable(gres_type: &str, mechanism: pillion_core::device::Mechanism) -> DeviceView {
+pub(super) fn cuttable(gres_type: &str, mechanism: pillion_core::device::Mechanism) -> DeviceView {
     DeviceView { geometry: Some(h100().clone()), ..device(gres_type, mechanism) }
 }
 
-fn slot(text: &str) -> Slot {
+pub(super) fn slot(text: &str) -> Slot {
     text.parse().unwrap()
 }
 
@@ -37,22 +37,22 @@ fn walled(id: u32, at: &str) -> Tenant {
     }
 }
 
-fn cut(gres_type: &str, tenants: Vec<Tenant>) -> DeviceView {
+pub(super) fn cut(gres_type: &str, tenants: Vec<Tenant>) -> DeviceView {
     let booked: u32 = tenants.iter().map(|tenant| u32::from(tenant.shards.count())).sum();
     DeviceView { shards_free: 100 - booked, tenants, ..cuttable(gres_type, Mps) }
 }
 
 /// Jobs of as many users.
-fn strangers(ids: std::ops::RangeInclusive<u32>, workload: &str) -> Vec<WaitingJob> {
+pub(super) fn strangers(ids: std::ops::RangeInclusive<u32>, workload: &str) -> Vec<WaitingJob> {
     ids.map(|id| WaitingJob { uid: UserId(1000 + id), ..job(id, workload) }).collect()
 }
 
-fn walls() -> Policy {
+pub(super) fn walls() -> Policy {
     Policy { users: UserPolicy::Any, isolation: Isolation::Hard, ..Policy::default() }
 }
 
 /// Who has which instance, by job.
-fn slots(plan: &Plan) -> Vec<(u32, Slot)> {
+pub(super) fn slots(plan: &Plan) -> Vec<(u32, Slot)> {
     let members = plan.pairings.iter().flat_map(|pairing| &pairing.members);
     members.filter_map(|member| Some((member.start.job_id.id, member.sharing.mig_slot()?))).collect()
 }

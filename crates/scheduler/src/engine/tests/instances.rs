@@ -27,29 +27,52 @@ use tokio::sync::mpsc;
 
 const JOBS: u32 = 3;
 
-fn geometry() -> &'static Geometry {
+pub(super) fn geometry() -> &'static Geometry {
     Geometry::of_model("h200").expect("it is known")
 }
 
 /// Light jobs of as many users wait for one device that can be cut, where users are kept apart by walls.
-struct World {
-    context: Arc<Context>,
-    clock: Arc<ManualClock>,
-    slurm: Arc<FakeSlurm>,
+pub(super) struct World {
+    pub(super) context: Arc<Context>,
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) slurm: Arc<FakeSlurm>,
     inbox: mpsc::Receiver<ToAgent>,
     jobs: Vec<SlurmJobId>,
 }
 
 impl World {
     fn new() -> Self {
+        let policy = Policy { users: UserPolicy::Any, isolation: Isolation::Hard, ..Policy::default() };
+        let users: Vec<u32> = (1..=JOBS).collect();
+        Self::of(&users, policy, &light, None)
+    }
+
+    /// Two jobs of each of two users, who may share instances; patient, and with work that fills a good part of one.
+    pub(super) fn of_two_users() -> Self {
+        let policy = Policy {
+            users: UserPolicy::Any,
+            isolation: Isolation::Hard,
+            share_instances: true,
+            ..Policy::default()
+        };
+        Self::of(&[1, 1, 2, 2], policy, &middling, Some(2.5))
+    }
+
+    /// A job of each of these users.
+    fn of(
+        users: &[u32],
+        policy: Policy,
+        profile: &dyn Fn(&str) -> StoredProfile,
+        slowdown_ratio_max: Option<f64>,
+    ) -> Self {
         let partitions = vec![FakePartition::new("shared", &["n1"])];
         let nodes = vec![FakeNode::pool("n1", 1)];
         let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), nodes, partitions, at(NOW)));
         let store = Arc::new(MemoryStore::new());
-        let mark = Mark { workload_digest: "w".into(), ..Mark::default() };
-        let submit = |number: u32| {
+        let mark = Mark { workload_digest: "w".into(), slowdown_ratio_max, ..Mark::default() };
+        let submit = |number: &u32| {
             let user = format!("user{number}");
-            store.know(&light(&user));
+            store.know(&profile(&user));
             let (uid, admin_comment) = (UserId(2000 + number), mark.to_string());
             slurm.submit(FakeJob {
                 uid,
@@ -59,11 +82,10 @@ impl World {
                 ..FakeJob::default()
             })
         };
-        let jobs = (1..=JOBS).map(submit).collect();
+        let jobs = users.iter().map(submit).collect();
         let agents = Agents::default();
         let cuttable = DeviceDescription { geometry: Some(geometry().clone()), ..device(0) };
         let (_, inbox) = agents.connect(&AgentHello { devices: vec![cuttable], ..hello("n1") }, at(NOW));
-        let policy = Policy { users: UserPolicy::Any, isolation: Isolation::Hard, ..Policy::default() };
         let clock = Arc::new(ManualClock::new(at(NOW)));
         let context = Arc::new(Context::new(
             Arc::clone(&clock) as Arc<dyn Clock>,
@@ -75,12 +97,12 @@ impl World {
         Self { context, clock, slurm, inbox, jobs }
     }
 
-    async fn scan(&self) {
+    pub(super) async fn scan(&self) {
         Watch::new(Arc::clone(&self.context)).tick().await.expect("a scan");
     }
 
     /// What the agent is asked to prepare.
-    fn prepared(&mut self) -> Vec<Share> {
+    pub(super) fn prepared(&mut self) -> Vec<Share> {
         let orders = std::iter::from_fn(|| self.inbox.try_recv().ok());
         orders
             .filter_map(|order| if let ToAgent::Prepare(share) = order { Some(share) } else { None })
@@ -89,8 +111,19 @@ impl World {
 }
 
 fn light(user: &str) -> StoredProfile {
+    busy(user, 0.1)
+}
+
+fn middling(user: &str) -> StoredProfile {
+    busy(user, 0.3)
+}
+
+fn busy(user: &str, active: f64) -> StoredProfile {
     let profile = WorkloadProfile {
-        metrics: Metrics::from([(Metric::SmActiveFraction, 0.1), (Metric::MemoryBandwidthFraction, 0.05)]),
+        metrics: Metrics::from([
+            (Metric::SmActiveFraction, active),
+            (Metric::MemoryBandwidthFraction, active / 2.0),
+        ]),
         run_count: 9,
         duration_seconds: Some(600.0),
         memory_bytes_peak: Some(8 << 30),

@@ -2,7 +2,8 @@
 
 use super::super::Shadow;
 use super::profile;
-use crate::observe::tests::{SCRIPT, World, job};
+use crate::context::Settings;
+use crate::observe::tests::{SCRIPT, World, job, settings};
 use pillion_core::heartbeat::Mode;
 use pillion_core::shadow::ShadowOutcome;
 use pillion_core::workload::of_script;
@@ -16,7 +17,10 @@ const OTHER: &str = "#!/bin/sh\nsrun python other.py\n";
 
 /// A node of one GPU, whose workloads are known, in the shadow.
 fn world() -> (World, Shadow) {
-    let world = World::in_mode(Mode::Shadow, 1, &[]);
+    world_of(World::in_mode(Mode::Shadow, 1, &[]))
+}
+
+fn world_of(world: World) -> (World, Shadow) {
     for script in [SCRIPT, OTHER] {
         let workload = of_script("alice", "train", script.as_bytes());
         let mut known = profile(workload.as_str());
@@ -90,11 +94,24 @@ async fn nothing_is_decided_on_what_is_old_or_while_another_leads() {
     assert_eq!(world.store.open_shadow().await.unwrap().len(), 1, "what was seen a moment ago is decided on");
 }
 
-#[tokio::test]
-async fn off_decides_on_nothing() {
-    let world = World::in_mode(Mode::Off, 1, &[]);
+/// How many decisions there are after a job has started whose workload is known.
+async fn decided_with(settings: Settings) -> usize {
+    let (world, shadow) = world_of(World::with_settings(settings, 1));
     world.slurm.submit(job());
-    world.wait(5).await;
-    Shadow::new(Arc::clone(&world.context)).tick().await.unwrap();
-    assert_eq!(world.store.open_shadow().await.unwrap(), []);
+    for _ in 0..2 {
+        world.wait(5).await;
+        shadow.tick().await.unwrap();
+    }
+    world.store.open_shadow().await.unwrap().len()
+}
+
+/// One node may be the pool, and all others are looked at.
+#[tokio::test]
+async fn beside_an_active_pool_observed_jobs_are_decided_on_where_that_is_asked_for() {
+    for mode in [Mode::Off, Mode::Active] {
+        let asked = Settings { observe_shadow: true, ..settings(mode, &["pool"]) };
+        assert_eq!(decided_with(asked).await, 1, "{mode:?}");
+        assert_eq!(decided_with(settings(mode, &["pool"])).await, 0, "{mode:?}, without a word");
+    }
+    assert_eq!(decided_with(settings(Mode::Shadow, &[])).await, 1);
 }

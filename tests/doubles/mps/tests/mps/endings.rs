@@ -2,9 +2,9 @@
 //! real one, and who is killed at work does. Drawn from a seed; the daemons and the clients are processes.
 
 use crate::node::{Client, Node, connected, is_root, kill, runs, until};
-use pillion_device::MpsControl as _;
 use pillion_device::mps::MpsDaemons;
 use pillion_device::simulated::Phase;
+use pillion_device::{MpsControl as _, MpsPlace};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl Scene {
     fn start() -> Self {
         let node = Node::harsh();
         let mut daemons = node.daemons();
-        daemons.prepare(0, &node.settings(0)).unwrap();
+        daemons.prepare(&MpsPlace::device(0), &node.settings(0)).unwrap();
         let stay = [node.client(0, &[]), node.client(0, &[])];
         connected(&mut daemons, 0, &stay.each_ref().map(Client::pid));
         Self { node, daemons, stay }
@@ -35,9 +35,9 @@ impl Scene {
 
     /// As an agent does: whoever is a client now is asked for by name, and whoever has gone meanwhile is as good.
     fn end_through_daemon(&mut self, pid: u32) {
-        let status = self.daemons.status(0).unwrap().expect("a daemon");
+        let status = self.daemons.status(&MpsPlace::device(0)).unwrap().expect("a daemon");
         assert!(status.client_pids.contains(&pid), "who works is a client: {status:?}");
-        let _ = self.daemons.terminate_client(0, pid);
+        let _ = self.daemons.terminate_client(&MpsPlace::device(0), pid);
     }
 }
 
@@ -61,7 +61,7 @@ fn no_neighbour_dies_of_two_hundred_who_leave_through_the_daemon() {
             scene.end_through_daemon(victim.pid());
             // Cancelled at its time limit: it is ordered twice.
             if chance.random_bool(0.2) {
-                let _ = scene.daemons.terminate_client(0, victim.pid());
+                let _ = scene.daemons.terminate_client(&MpsPlace::device(0), victim.pid());
             }
             at_random(&mut chance);
             kill(victim.pid());

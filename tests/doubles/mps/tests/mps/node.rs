@@ -3,7 +3,7 @@
 use pillion_core::{DeviceUuid, UserId};
 use pillion_device::mps::{ModeControl, MpsDaemons};
 use pillion_device::simulated::{Machine, MachineConfig, Progress, Simulated, serve};
-use pillion_device::{MpsControl, MpsSettings, MpsStatus};
+use pillion_device::{MpsControl, MpsPlace, MpsSettings, MpsStatus};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -45,7 +45,7 @@ pub(crate) fn connected(daemons: &mut MpsDaemons, index: u32, pids: &[u32]) -> M
     let expected: BTreeSet<u32> = pids.iter().copied().collect();
     let mut seen = None;
     until("its clients", || {
-        seen = daemons.status(index).unwrap();
+        seen = daemons.status(&MpsPlace::device(index)).unwrap();
         let has = seen.as_ref().map(|status| status.client_pids.iter().copied().collect());
         has.as_ref() == Some(&expected)
     });

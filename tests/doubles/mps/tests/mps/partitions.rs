@@ -4,7 +4,7 @@ use crate::node::{Node, is_root, runs, until};
 use pillion_core::Fraction;
 use pillion_device::mps::MpsDaemons;
 use pillion_device::simulated::Phase;
-use pillion_device::{DeviceError, MpsControl, MpsSettings};
+use pillion_device::{DeviceError, MpsControl, MpsPlace, MpsSettings};
 use std::collections::BTreeSet;
 
 fn settings(node: &Node) -> MpsSettings {
@@ -12,12 +12,12 @@ fn settings(node: &Node) -> MpsSettings {
 }
 
 fn add(daemons: &mut MpsDaemons, tenant: &str, cap: f64) -> Result<String, DeviceError> {
-    daemons.add_partition(0, tenant, Fraction::clamped(cap))
+    daemons.add_partition(&MpsPlace::device(0), tenant, Fraction::clamped(cap))
 }
 
 fn keep(daemons: &mut MpsDaemons, tenants: &[&str]) -> Result<(), DeviceError> {
     let tenants: BTreeSet<String> = tenants.iter().map(|it| (*it).to_owned()).collect();
-    daemons.keep_partitions(0, &tenants)
+    daemons.keep_partitions(&MpsPlace::device(0), &tenants)
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn tenants_have_compute_units_of_their_own_for_as_long_as_they_are_there() {
     }
     let node = Node::start();
     let mut daemons = node.daemons();
-    daemons.prepare(0, &settings(&node)).unwrap();
+    daemons.prepare(&MpsPlace::device(0), &settings(&node)).unwrap();
     let first = add(&mut daemons, "33+0", 0.6).unwrap();
     assert!(first.starts_with(Node::devices()[0].1.as_str()), "{first}");
     assert_eq!(add(&mut daemons, "33+0", 0.6).unwrap(), first, "once");
@@ -49,7 +49,7 @@ fn tenants_have_compute_units_of_their_own_for_as_long_as_they_are_there() {
     assert_eq!(add(&mut daemons, "34+0", 0.4).unwrap(), second);
     keep(&mut daemons, &[]).unwrap();
     add(&mut daemons, "35+0", 1.0).expect("all chunks are free again");
-    until("the server that came up last", || daemons.release(0).is_ok());
+    until("the server that came up last", || daemons.release(&MpsPlace::device(0)).is_ok());
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn caps_that_sum_to_more_than_all_share_what_there_is() {
     }
     let node = Node::start();
     let mut daemons = node.daemons();
-    daemons.prepare(0, &settings(&node)).unwrap();
+    daemons.prepare(&MpsPlace::device(0), &settings(&node)).unwrap();
     add(&mut daemons, "33+0", 0.8).unwrap();
     add(&mut daemons, "34+0", 1.0).expect("what is left");
     let row = |text: &str| text.lines().nth(3).unwrap().split_whitespace().nth(3).unwrap().to_owned();
@@ -67,7 +67,7 @@ fn caps_that_sum_to_more_than_all_share_what_there_is() {
     let none_left = add(&mut daemons, "35+0", 0.1).unwrap_err();
     assert!(none_left.to_string().ends_with("all 16 chunks of it are taken"), "{none_left}");
     keep(&mut daemons, &[]).unwrap();
-    daemons.release(0).unwrap();
+    daemons.release(&MpsPlace::device(0)).unwrap();
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_partition_whose_name_was_not_understood_does_not_stay() {
     }
     let node = Node::start();
     let mut daemons = node.daemons();
-    daemons.prepare(0, &settings(&node)).unwrap();
+    daemons.prepare(&MpsPlace::device(0), &settings(&node)).unwrap();
     let first = add(&mut daemons, "33+0", 0.5).unwrap();
     let before = node.says(0, "lspart").1;
     let real = node.programs.join("nvidia-cuda-mps-control");
@@ -94,7 +94,7 @@ fn a_partition_whose_name_was_not_understood_does_not_stay() {
     }
     assert_eq!(add(&mut daemons, "33+0", 0.5).unwrap(), first);
     keep(&mut daemons, &[]).unwrap();
-    daemons.release(0).unwrap();
+    daemons.release(&MpsPlace::device(0)).unwrap();
 }
 
 #[test]
@@ -106,15 +106,15 @@ fn a_driver_without_partitions_says_so_and_leaves_no_daemon() {
     for (how, said) in [("1", "does not know -S"), ("silent", "Static partitioning is not enabled")] {
         node.write_control(&format!("export MPS_DOUBLE_WITHOUT_PARTITIONS={how}"));
         let mut daemons = node.daemons();
-        let refused = daemons.prepare(0, &settings(&node)).unwrap_err();
+        let refused = daemons.prepare(&MpsPlace::device(0), &settings(&node)).unwrap_err();
         assert!(matches!(refused, DeviceError::Unsupported { .. }), "{refused}");
         assert!(refused.to_string().contains(said), "{refused}");
-        assert_eq!(daemons.status(0).unwrap(), None);
-        daemons.prepare(0, &node.settings(0)).expect("without them it runs");
+        assert_eq!(daemons.status(&MpsPlace::device(0)).unwrap(), None);
+        daemons.prepare(&MpsPlace::device(0), &node.settings(0)).expect("without them it runs");
         let plain = add(&mut daemons, "33+0", 0.5);
         assert!(matches!(plain, Err(DeviceError::Unsupported { .. })), "{plain:?}");
         let pid = node.daemon_pid(0);
-        daemons.release(0).unwrap();
+        daemons.release(&MpsPlace::device(0)).unwrap();
         assert!(!runs(pid));
     }
 }

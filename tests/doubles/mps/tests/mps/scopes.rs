@@ -33,18 +33,18 @@ fn a_daemon_is_moved_into_a_scope_of_its_own_before_it_has_a_client() {
     }
     let node = Node::start();
     let mut daemons = node.daemons().with_scopes(Some(busctl(&node, MOVE)));
-    daemons.prepare(0, &node.settings(0)).unwrap();
+    daemons.prepare(&MpsPlace::device(0), &node.settings(0)).unwrap();
     let pid = node.daemon_pid(0);
     let client = node.client(0, &[]);
     connected(&mut daemons, 0, &[client.pid()]);
-    daemons.prepare(0, &node.settings(0)).unwrap();
+    daemons.prepare(&MpsPlace::device(0), &node.settings(0)).unwrap();
     let asked = asked(&node);
     assert_eq!(asked.len(), 1, "once: {asked:?}");
     let call = format!("StartTransientUnit ssa(sv)a(sa(sv)) pillion-mps-g0-{pid}.scope fail 5 Description s");
     assert!(asked[0].contains(&call) && asked[0].contains(&format!(" PIDs au 1 {pid} ")), "{}", asked[0]);
     assert!(asked[0].ends_with(" OOMPolicy s continue 0"), "{}", asked[0]);
     client.leave();
-    daemons.release(0).unwrap();
+    daemons.release(&MpsPlace::device(0)).unwrap();
     assert!(!runs(pid));
 }
 
@@ -60,20 +60,20 @@ fn one_that_gets_no_scope_serves_as_before_and_is_found_again() {
         let scopes = busctl(&node, then);
         let mut daemons = node.daemons().with_scopes(Some(scopes.clone()));
         let begun = Instant::now();
-        daemons.prepare(0, &node.settings(0)).unwrap();
+        daemons.prepare(&MpsPlace::device(0), &node.settings(0)).unwrap();
         assert!(begun.elapsed() < Duration::from_secs(7), "{then}: a job waits for it");
         let (pid, client) = (node.daemon_pid(0), node.client(0, &[]));
         drop(daemons);
         let mut daemons = node.daemons().with_scopes(Some(scopes));
         connected(&mut daemons, 0, &[client.pid()]);
-        daemons.prepare(0, &node.settings(0)).unwrap();
+        daemons.prepare(&MpsPlace::device(0), &node.settings(0)).unwrap();
         assert_eq!(node.daemon_pid(0), pid, "{then}");
         client.leave();
-        daemons.release(0).unwrap();
+        daemons.release(&MpsPlace::device(0)).unwrap();
         assert!(asked(&node).iter().all(|line| line.contains(&pid.to_string())), "{then}");
     }
     let node = Node::start();
     let mut daemons = node.daemons().with_scopes(Some(Scopes::by(Path::new("/nowhere/busctl"), "/proc")));
-    daemons.prepare(0, &node.settings(0)).unwrap();
-    daemons.release(0).unwrap();
+    daemons.prepare(&MpsPlace::device(0), &node.settings(0)).unwrap();
+    daemons.release(&MpsPlace::device(0)).unwrap();
 }

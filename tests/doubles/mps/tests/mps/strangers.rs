@@ -3,7 +3,7 @@
 use crate::is_busy;
 use crate::node::{Node, command, is_root, kill, runs, until};
 use pillion_core::UserId;
-use pillion_device::{MpsControl, MpsSettings, MpsState};
+use pillion_device::{MpsControl, MpsPlace, MpsSettings, MpsState};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Stdio};
 
@@ -51,12 +51,12 @@ fn a_process_that_calls_itself_a_server_keeps_nobody_from_a_device() {
     // NVIDIA's own program, begun by a user.
     let genuine = Process::on(&node, command(node.programs.join("nvidia-cuda-mps-server")));
     let mut daemons = node.daemons();
-    daemons.prepare(0, &node.settings(0)).expect("nobody's server is there");
+    daemons.prepare(&MpsPlace::device(0), &node.settings(0)).expect("nobody's server is there");
     let pid = node.daemon_pid(0);
     kill(pid);
     until("its end", || !runs(pid));
-    until("the next one", || daemons.prepare(0, &node.settings(0)).is_ok());
-    daemons.release(0).unwrap();
+    until("the next one", || daemons.prepare(&MpsPlace::device(0), &node.settings(0)).is_ok());
+    daemons.release(&MpsPlace::device(0)).unwrap();
     for process in [named, genuine] {
         assert!(runs(process.0.id()), "nor is it anybody's to end");
     }
@@ -69,7 +69,7 @@ fn a_server_that_outlives_its_daemon_is_known_by_where_it_comes_from() {
     }
     let node = Node::for_all_users();
     let mut daemons = node.daemons();
-    daemons.prepare(0, &node.settings(0)).unwrap();
+    daemons.prepare(&MpsPlace::device(0), &node.settings(0)).unwrap();
     let daemon = node.daemon_pid(0);
     // It stands where a server of a daemon that is killed stands: in its process group, ours to wait for.
     let mut program = command(node.programs.join("nvidia-cuda-mps-server"));
@@ -79,12 +79,12 @@ fn a_server_that_outlives_its_daemon_is_known_by_where_it_comes_from() {
     kill(daemon);
     until("its end", || !runs(daemon));
     let mut daemons = node.daemons();
-    let refused = daemons.prepare(0, &node.settings(0));
+    let refused = daemons.prepare(&MpsPlace::device(0), &node.settings(0));
     assert!(is_busy(&refused), "{refused:?}");
     assert!(refused.unwrap_err().to_string().contains(&format!("MPS server {}", orphan.0.id())));
     drop(orphan);
-    daemons.prepare(0, &node.settings(0)).unwrap();
-    daemons.release(0).unwrap();
+    daemons.prepare(&MpsPlace::device(0), &node.settings(0)).unwrap();
+    daemons.release(&MpsPlace::device(0)).unwrap();
 }
 
 #[test]
@@ -94,21 +94,25 @@ fn a_pid_file_that_a_tenant_writes_names_no_daemon() {
     }
     let node = Node::for_all_users();
     let mut daemons = node.daemons();
-    daemons.prepare(0, &node.settings(0)).unwrap();
+    daemons.prepare(&MpsPlace::device(0), &node.settings(0)).unwrap();
     drop(daemons);
     let (daemon, forged) = (node.daemon_pid(0), Process::called(&node, "nvidia-cuda-mps-control"));
     let file = node.settings(0).pipe_directory.join("nvidia-cuda-mps-control.pid");
     std::fs::write(&file, forged.0.id().to_string()).unwrap();
     let mut daemons = node.daemons();
-    assert_eq!(daemons.status(0).unwrap().unwrap().state, MpsState::Up, "the one that was started");
+    assert_eq!(
+        daemons.status(&MpsPlace::device(0)).unwrap().unwrap().state,
+        MpsState::Up,
+        "the one that was started"
+    );
     drop(daemons);
     kill(daemon);
     until("its end", || !runs(daemon));
     std::fs::write(&file, forged.0.id().to_string()).unwrap();
     let mut daemons = node.daemons();
-    assert_eq!(daemons.status(0).unwrap().unwrap().state, MpsState::Died);
-    until("the next one", || daemons.prepare(0, &node.settings(0)).is_ok());
-    daemons.release(0).unwrap();
+    assert_eq!(daemons.status(&MpsPlace::device(0)).unwrap().unwrap().state, MpsState::Died);
+    until("the next one", || daemons.prepare(&MpsPlace::device(0), &node.settings(0)).is_ok());
+    daemons.release(&MpsPlace::device(0)).unwrap();
 }
 
 /// What the daemon answers to a user, or what the control program says instead.
@@ -132,16 +136,16 @@ fn only_a_devices_users_reach_its_daemon() {
     let node = Node::for_all_users();
     let of = |users: &[UserId]| MpsSettings { users: users.iter().copied().collect(), ..node.settings(0) };
     let mut daemons = node.daemons();
-    daemons.prepare(0, &of(&[TENANT])).unwrap();
+    daemons.prepare(&MpsPlace::device(0), &of(&[TENANT])).unwrap();
     assert_eq!((answer_to(&node, TENANT), answer_to(&node, STRANGER)), ("100.0".into(), NOBODY_THERE.into()));
     let pipe = node.settings(0).pipe_directory;
     let made = command("touch").arg(pipe.join("x")).uid(TENANT.0).stderr(Stdio::null()).status().unwrap();
     assert!(!made.success(), "a tenant changes nothing in it");
     let read = command("cat").arg(pipe.join("pillion.json")).uid(TENANT.0).output().unwrap();
     assert!(read.stdout.is_empty(), "nor learns who else is there");
-    daemons.prepare(0, &of(&[TENANT, STRANGER])).expect("one more");
+    daemons.prepare(&MpsPlace::device(0), &of(&[TENANT, STRANGER])).expect("one more");
     assert_eq!(answer_to(&node, STRANGER), "100.0");
-    daemons.prepare(0, &of(&[STRANGER])).expect("one has left");
+    daemons.prepare(&MpsPlace::device(0), &of(&[STRANGER])).expect("one has left");
     assert_eq!(answer_to(&node, TENANT), NOBODY_THERE);
-    daemons.release(0).unwrap();
+    daemons.release(&MpsPlace::device(0)).unwrap();
 }

@@ -6,7 +6,7 @@ use pillion_core::device::NoticeKind;
 use pillion_core::metric::Metric;
 use pillion_device::mps::{ComputeMode, ComputeModes as _};
 use pillion_device::nvidia::{Nvidia, NvidiaSettings, NvmlComputeModes, SearchPauses};
-use pillion_device::{Backend, DeviceError, MpsControl as _};
+use pillion_device::{Backend, DeviceError, MpsControl as _, MpsPlace};
 use serde_json::json;
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ fn a_device_is_closed_to_all_but_one_process_and_opened_again() {
         NvmlComputeModes::new(NvidiaSettings { library: Some(node.library()), ..NvidiaSettings::default() });
     modes.set_compute_mode(&device, ComputeMode::ExclusiveProcess).unwrap();
     assert_eq!(now(), Mode::ExclusiveProcess);
-    node.simulated().prepare(0, &mps_settings()).unwrap();
+    node.simulated().prepare(&MpsPlace::device(0), &mps_settings()).unwrap();
     let client = node.load(0, WORKLOAD, &[("CUDA_MPS_PIPE_DIRECTORY", "/run/mps")]);
     let refused = node.try_load(0, WORKLOAD, &[]).unwrap_err();
     assert!(refused.to_string().contains("busy or unavailable"), "{refused}");

@@ -5,7 +5,7 @@ use crate::{WORKLOAD, backend, mps_settings};
 use pillion_core::UserId;
 use pillion_core::device::DeviceProcess;
 use pillion_device::simulated::{Machine, MachineConfig};
-use pillion_device::{Backend as _, DeviceError, MpsSettings};
+use pillion_device::{Backend as _, DeviceError, MpsPlace, MpsSettings};
 use serde_json::json;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -14,7 +14,7 @@ use std::process::{Child, Command};
 fn the_processes_of_all_lists_are_told_once() {
     let mut machine = Machine::new(&MachineConfig::plain("n1", "h100", 1)).unwrap();
     let settings = mps_settings();
-    machine.start_mps(UserId(0), 0, &settings).unwrap();
+    machine.start_mps(UserId(0), &MpsPlace::device(0), &settings).unwrap();
     let mut node = Node::of(machine);
     let mut nvidia = backend(&node);
     assert_eq!(nvidia.processes(0).unwrap(), []);
@@ -73,7 +73,7 @@ fn an_mps_server_is_listed_beside_its_clients_while_it_runs() {
     std::fs::write(pipe.join("nvidia-cuda-mps-control.pid"), std::process::id().to_string()).unwrap();
     let mut machine = Machine::new(&MachineConfig::plain("n1", "h100", 2)).unwrap();
     let settings = MpsSettings { pipe_directory: pipe.clone(), ..mps_settings() };
-    machine.start_mps(UserId(0), 0, &settings).unwrap();
+    machine.start_mps(UserId(0), &MpsPlace::device(0), &settings).unwrap();
     let node = Node::of(machine);
     let mut nvidia = backend(&node);
     let server = Server::start(directory.path());

@@ -1,11 +1,14 @@
 //! Whatever happens, in whatever order, while the agent dies at any edge of any call.
 
+use super::together::together;
 use super::*;
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
 enum Happening {
     Comes(usize),
+    /// One comes who may share what he gets, or joins who does.
+    Shares(usize, bool),
     Leaves(usize),
     /// A process of the tenant begins, or ends.
     Runs(usize, bool),
@@ -23,6 +26,7 @@ enum Happening {
 fn happenings() -> impl Strategy<Value = Happening> {
     prop_oneof![
         6 => any::<usize>().prop_map(Happening::Comes),
+        4 => (any::<usize>(), any::<bool>()).prop_map(|(which, is_strange)| Happening::Shares(which, is_strange)),
         4 => any::<usize>().prop_map(Happening::Leaves),
         3 => (any::<usize>(), any::<bool>()).prop_map(|(who, is_there)| Happening::Runs(who, is_there)),
         4 => Just(Happening::Settles),
@@ -39,16 +43,34 @@ fn happen(world: &mut World, job: u32, happening: &Happening) {
     let model = world.double.model;
     match *happening {
         Happening::Comes(which) => {
-            let taken: Vec<Slot> = world.shares.iter().filter_map(|share| share.sharing.mig_slot()).collect();
+            let taken: BTreeSet<Slot> =
+                world.shares.iter().filter_map(|share| share.sharing.mig_slot()).collect();
+            let taken: Vec<Slot> = taken.into_iter().collect();
             let places = world.double.table().additions(&taken);
             if !places.is_empty() {
                 let _ = world.come(&share(model, job, places[which % places.len()]));
             }
         }
+        Happening::Shares(which, is_strange) => {
+            let shared = world.shares.iter().filter(|share| share.mechanism().has_daemon());
+            let shared: Vec<(Slot, u32)> =
+                shared.filter_map(|share| Some((share.sharing.mig_slot()?, share.uid.0))).collect();
+            let taken: Vec<Slot> = world.shares.iter().filter_map(|share| share.sharing.mig_slot()).collect();
+            let taken: BTreeSet<Slot> = taken.into_iter().collect();
+            let free = world.double.table().additions(&taken.into_iter().collect::<Vec<_>>());
+            let free = free.into_iter().map(|slot| (slot, 1000 + job));
+            let places: Vec<(Slot, u32)> = shared.into_iter().chain(free).collect();
+            if let Some((slot, uid)) = places.get(which % places.len().max(1)).copied() {
+                let uid = if is_strange { 1 } else { uid };
+                let _ = world.come(&together(model, job, uid, slot));
+            }
+        }
         Happening::Leaves(who) if !world.shares.is_empty() => {
             let gone = world.shares.remove(who % world.shares.len());
-            let place = world.double.at(gone.sharing.mig_slot().unwrap());
-            place.unwrap().pids.clear();
+            let slot = gone.sharing.mig_slot();
+            if !world.shares.iter().any(|share| share.sharing.mig_slot() == slot) {
+                world.double.at(slot.unwrap()).unwrap().pids.clear();
+            }
         }
         Happening::Runs(who, is_there) if !world.shares.is_empty() => {
             let own = world.shares[who % world.shares.len()].sharing.mig_slot().unwrap();

@@ -45,14 +45,10 @@ fn the_budget_holds_and_little_is_lost_against_trying_everything() {
         if counts.iter().sum::<u32>() > 9 {
             continue;
         }
-        let question = Question {
-            counts: &counts,
-            ways: &ways,
-            allowance: 0.0,
-            unused_fraction_max: UNUSED_FRACTION_MAX.0,
-        };
-        let is_bound = question.excess(&question.at(0.0).counts) > TOLERANCE;
-        let choice = choose(&counts, &ways, 0.0, 0.0);
+        let mut asked = Solved::default();
+        let question = asked.question(&counts, &ways, 0.0, UNUSED_FRACTION_MAX.0);
+        let is_bound = question.excess(&question.matched(0.0).counts) > TOLERANCE;
+        let choice = choose(&mut Solved::default(), &counts, &ways, 0.0, 0.0);
         assert!(question.excess(&choice.counts) <= TOLERANCE, "seed {seed}: beyond the budget");
         let weight = question.weight(&choice.counts);
         let best = tried(&mut counts, &ways, 0.0);
@@ -80,14 +76,14 @@ fn of_many_the_budget_is_used_up_and_kept() {
     });
     let ways: Vec<Way> = ways.filter(|way| way.weight > 0.0).collect();
     assert!(ways.len() > WAYS_EXACT_MAX);
-    let question =
-        Question { counts: &counts, ways: &ways, allowance: 0.0, unused_fraction_max: UNUSED_FRACTION_MAX.0 };
-    let free = question.at(0.0);
+    let mut asked = Solved::default();
+    let question = asked.question(&counts, &ways, 0.0, UNUSED_FRACTION_MAX.0);
+    let free = question.matched(0.0);
     assert!(question.excess(&free.counts) > 0.0, "the budget binds");
-    let choice = choose(&counts, &ways, 0.0, 0.0);
+    let choice = choose(&mut Solved::default(), &counts, &ways, 0.0, 0.0);
     assert!(question.is_fine(&choice), "{}", question.excess(&choice.counts));
     // With a price that is not far off it comes to the same.
-    let again = choose(&counts, &ways, 0.0, 1.3 * choice.risk_price);
+    let again = choose(&mut Solved::default(), &counts, &ways, 0.0, 1.3 * choice.risk_price);
     assert!(question.excess(&again.counts) <= TOLERANCE);
     let ratio = question.weight(&again.counts) / question.weight(&choice.counts);
     assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
@@ -100,20 +96,39 @@ fn risky(a: usize, b: usize, weight: f64, risk: f64) -> Way {
 #[test]
 fn what_is_within_the_budget_is_not_touched() {
     let ways = [risky(0, 1, 0.8, 0.01), risky(0, 2, 0.5, 0.0)];
-    assert_eq!(choose(&[1, 1, 1], &ways, 0.0, 0.0).counts, [1, 0]);
+    assert_eq!(choose(&mut Solved::default(), &[1, 1, 1], &ways, 0.0, 0.0).counts, [1, 0]);
 }
 
 #[test]
 fn a_risky_pair_gives_way_to_a_safer_one_and_goes_where_there_is_none() {
     let ways = [risky(0, 1, 0.8, 0.2), risky(0, 2, 0.5, 0.0)];
-    assert_eq!(choose(&[1, 1, 1], &ways, 0.0, 0.0).counts, [0, 1]);
-    assert_eq!(choose(&[1, 1], &ways[..1], 0.0, 0.0).counts, [0]);
+    assert_eq!(choose(&mut Solved::default(), &[1, 1, 1], &ways, 0.0, 0.0).counts, [0, 1]);
+    assert_eq!(choose(&mut Solved::default(), &[1, 1], &ways[..1], 0.0, 0.0).counts, [0]);
 }
 
 #[test]
 fn safe_pairs_pay_for_a_risky_one_and_an_allowance_does() {
     let ways = [risky(0, 1, 0.8, 0.1), risky(2, 3, 0.5, 0.0)];
-    assert_eq!(choose(&[1, 1, 4, 4], &ways, 0.0, 0.0).counts, [1, 4]);
-    assert_eq!(choose(&[1, 1, 1, 1], &ways, 0.0, 0.0).counts, [0, 1]);
-    assert_eq!(choose(&[1, 1, 1, 1], &ways, 0.02, 0.0).counts, [1, 1]);
+    assert_eq!(choose(&mut Solved::default(), &[1, 1, 4, 4], &ways, 0.0, 0.0).counts, [1, 4]);
+    assert_eq!(choose(&mut Solved::default(), &[1, 1, 1, 1], &ways, 0.0, 0.0).counts, [0, 1]);
+    assert_eq!(choose(&mut Solved::default(), &[1, 1, 1, 1], &ways, 0.02, 0.0).counts, [1, 1]);
+}
+
+/// What was asked before is not asked again, and changes no answer: of the same question, and of others in between.
+#[test]
+fn what_was_solved_before_changes_no_answer() {
+    let mut solved = Solved::default();
+    for seed in 0..100 {
+        let (counts, ways) = small(seed);
+        let fresh = choose(&mut Solved::default(), &counts, &ways, 0.0, 0.0);
+        for _ in 0..2 {
+            assert_eq!(choose(&mut solved, &counts, &ways, 0.0, 0.0), fresh, "seed {seed}");
+        }
+        let mut heavier = ways.clone();
+        for way in &mut heavier {
+            way.weight *= 1.5;
+        }
+        let other = choose(&mut Solved::default(), &counts, &heavier, 0.01, 0.0);
+        assert_eq!(choose(&mut solved, &counts, &heavier, 0.01, 0.0), other, "seed {seed}, heavier");
+    }
 }
