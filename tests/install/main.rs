@@ -174,11 +174,13 @@ fn make_pool(site: &Site, reader: &mut Reader) {
     // Back, and on again: as if nothing had been.
     let after = of_setup(controller);
     assert_ne!(after, before);
-    controller.types("pillion setup controller --undo --yes").unwrap();
+    controller.types("pillion setup controller --undo --yes 2>&1").unwrap();
     assert_eq!(of_setup(controller), before, "after an undo");
     refused(controller, "pillion setup controller --undo --yes", "there is nothing to undo");
     controller
-        .types("pillion setup controller --nodes n1 --yes && pillion setup controller --nodes n1 --yes")
+        .types(
+            "(pillion setup controller --nodes n1 --yes && pillion setup controller --nodes n1 --yes) 2>&1",
+        )
         .unwrap();
     assert_eq!(of_setup(controller), after, "done again");
     for name in ["slurm.conf", "gres.conf", "plugstack.conf"] {

@@ -5,8 +5,11 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 
-/// The longest that one may take.
+/// The longest that one may take that only answers.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// The longest that systemd may take for a unit: what it waits for itself (`DefaultTimeoutStopSec`), and some more.
+pub const UNIT_DEADLINE: Duration = Duration::from_secs(120);
+
 /// What a program did.
 pub struct Said {
     pub succeeded: bool,
@@ -23,11 +26,23 @@ pub async fn run_program(program: &Path, arguments: &[&str]) -> Result<(bool, St
     Ok((said.succeeded, said.text))
 }
 
+/// The same, within a deadline of its own.
+///
+/// # Errors
+/// Why it could not be run.
+pub async fn run_within(program: &Path, arguments: &[&str], deadline: Duration) -> Result<Said, String> {
+    run(program, arguments, "", deadline).await
+}
+
 /// The same, with something to read.
 ///
 /// # Errors
 /// Why it could not be run.
 pub async fn run_with_input(program: &Path, arguments: &[&str], input: &str) -> Result<Said, String> {
+    run(program, arguments, input, DEADLINE).await
+}
+
+async fn run(program: &Path, arguments: &[&str], input: &str, deadline: Duration) -> Result<Said, String> {
     let name = program.display();
     let mut command = tokio::process::Command::new(program);
     command
@@ -36,7 +51,7 @@ pub async fn run_with_input(program: &Path, arguments: &[&str], input: &str) -> 
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    let run = async {
+    let answer = async {
         let mut child = command.spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
             // A program that reads nothing may be gone by now.
@@ -44,8 +59,8 @@ pub async fn run_with_input(program: &Path, arguments: &[&str], input: &str) -> 
         }
         child.wait_with_output().await
     };
-    match tokio::time::timeout(DEADLINE, run).await {
-        Err(_) => Err(format!("{name} did not answer within {} s", DEADLINE.as_secs())),
+    match tokio::time::timeout(deadline, answer).await {
+        Err(_) => Err(format!("{name} did not answer within {} s", deadline.as_secs())),
         Ok(Err(error)) => Err(format!("cannot run {name}: {error}")),
         Ok(Ok(output)) => Ok(Said {
             succeeded: output.status.success(),

@@ -8,7 +8,9 @@ use crate::exit::{self, ExitStatus};
 use crate::format::clean;
 use crate::output::{Answer, Block, Output, Table, json};
 use crate::program::run_program;
-use crate::setup::{Host, Plan, Record, Role, Step, Wanted, carry_out, do_steps, plan, undo_steps};
+use crate::setup::{
+    Host, On, Plan, Record, Role, Step, Undo, Wanted, carry_out, do_steps, lock, plan, undo_steps,
+};
 use crate::slurm_conf::{Files, SLURM_CONF};
 use pillion_slurm::{CommandSlurm, Slurm as _};
 use serde::Serialize;
@@ -25,25 +27,27 @@ const SYSTEMCTL: &str = "systemctl";
 /// # Errors
 /// [`CliError`], one sentence, where this is not the host, something is missing, or a step failed.
 pub async fn run(args: &SetupArgs, global: &Global, output: &Output) -> Result<ExitStatus, CliError> {
-    if args.yes && !rustix::process::geteuid().is_root() {
+    if (args.yes || args.undo) && !rustix::process::geteuid().is_root() {
         return Err(CliError::Usage(
             "run this as root: it writes files of root's, and enables services".to_owned(),
         ));
     }
-    let config = Config::load(global.config.as_deref()).unwrap_or_default();
+    let config = configuration(global)?;
     let folder = Path::new(KEPT).join(args.role.word());
-    let record = Record::load(&folder)?;
+    // Held until this ends.
+    let _lock = if args.yes { Some(lock(Path::new(KEPT))?) } else { None };
     if args.undo {
-        return undo(args, &config, &record, &folder, output).await;
+        return undo(args, &config, &Record::load(&folder)?, &folder, output).await;
     }
     let host = this_host(args, &config);
     let files = site_files(&host)?;
     host.check(args.role, &files)?;
     let wanted = wanted(args, &config, &files)?;
-    let enabled = enabled(args.role.units()).await;
-    let mut plan = plan(&host, args.role, &files, &wanted, enabled.as_deref().unwrap_or_default());
-    if let Err(why) = enabled {
-        let units = std::mem::take(&mut plan.units).join(" and ");
+    let on = on(args.role.units()).await;
+    let mut plan = plan(&host, args.role, &files, &wanted, on.as_ref().unwrap_or(&On::default()));
+    if let Err(why) = on {
+        let units: Vec<String> = std::mem::take(&mut plan.units).into_iter().map(|unit| unit.name).collect();
+        let units = units.join(" and ");
         plan.by_hand.push(format!("enable {units} as this host does: systemd cannot be asked ({why})"));
     }
     say(&plan);
@@ -54,8 +58,18 @@ pub async fn run(args: &SetupArgs, global: &Global, output: &Output) -> Result<E
     if !plan.must_first.is_empty() {
         return Err(CliError::Data("nothing was changed: do first what is said to come first".to_owned()));
     }
-    all_of(&do_steps(&plan, &record, &folder)?).await?;
+    all_of(&do_steps(&plan, &Record::load(&folder)?, &folder)?).await?;
     Ok(exit::OK)
+}
+
+/// What our configuration says. Who only looks need not be one who may read it; a mistake in it is not gone over.
+fn configuration(global: &Global) -> Result<Config, CliError> {
+    match Config::load(global.config.as_deref()) {
+        Err(CliError::File { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            Ok(Config::default())
+        }
+        loaded => loaded,
+    }
 }
 
 async fn all_of(steps: &[Step]) -> Result<(), CliError> {
@@ -116,27 +130,30 @@ fn wanted(args: &SetupArgs, config: &Config, files: &Files) -> Result<Wanted, Cl
     }
 }
 
-/// Those of the units that are enabled; `Err`: why systemd cannot be asked.
-async fn enabled(units: &[&str]) -> Result<Vec<String>, String> {
-    let mut enabled = Vec::new();
+/// Which of the units are on; `Err`: why systemd cannot be asked.
+async fn on(units: &[&str]) -> Result<On, String> {
+    let mut on = On::default();
     for unit in units {
-        let (_, said) = run_program(Path::new(SYSTEMCTL), &["is-enabled", unit]).await?;
-        if said.trim() == "enabled" {
-            enabled.push((*unit).to_owned());
+        for (question, yes, answers) in
+            [("is-enabled", "enabled", &mut on.enabled), ("is-active", "active", &mut on.active)]
+        {
+            let (_, said) = run_program(Path::new(SYSTEMCTL), &[question, unit]).await?;
+            if said.trim() == yes {
+                answers.push((*unit).to_owned());
+            }
         }
     }
-    Ok(enabled)
+    Ok(on)
 }
 
 /// A site's own slurmctld that still knows jobs of a partition that goes crashes at its second start (seen with 24.11.5).
-async fn refuse_known_jobs(args: &SetupArgs, config: &Config) -> Result<(), CliError> {
-    let names = match &args.partition {
-        Some(name) => vec![name.clone()],
-        None if config.pool.partitions.is_empty() => vec!["shared".to_owned()],
-        None => config.pool.partitions.clone(),
-    };
-    // Where Slurm does not answer, or has no such partition, there is nothing to wait for.
-    let known = CommandSlurm::new(config.slurm.command_settings()).jobs(&names).await;
+async fn refuse_known_jobs(names: &[String], config: &Config) -> Result<(), CliError> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    // Where Slurm has no such partition there is nothing to wait for. Where it does not answer, the files that setup wrote may be
+    // why, and the way back must not need it.
+    let known = CommandSlurm::new(config.slurm.command_settings()).jobs(names).await;
     match known.map_or(0, |scan| scan.jobs.len()) {
         0 => Ok(()),
         count => Err(CliError::Data(format!(
@@ -160,13 +177,12 @@ async fn undo(
             args.role.word()
         )));
     }
-    let steps = undo_steps(record, folder)?;
-    if args.role == Role::Controller {
-        refuse_known_jobs(args, config).await?;
-    }
-    output.print(&answer_of_undo(&steps, folder))?;
+    let undo = undo_steps(record, folder)?;
+    refuse_known_jobs(&record.partitions, config).await?;
+    undo.left.iter().for_each(|why| eprintln!("left: {}", clean(why)));
+    output.print(&answer_of_undo(&undo, folder))?;
     if args.yes {
-        all_of(&steps).await?;
+        all_of(&undo.steps).await?;
     }
     Ok(exit::OK)
 }
@@ -195,14 +211,17 @@ fn answer(plan: &Plan) -> Answer {
     let changes = plan.files.iter().chain(plan.left.iter().map(|(change, _)| change));
     let diff: String =
         changes.map(|change| diff_of(&change.path, change.before.as_deref(), Some(&change.after))).collect();
-    let units: Vec<String> = plan.units.iter().map(|unit| format!("systemctl enable --now {unit}")).collect();
-    shown(&diff, &units, plan)
+    let units: Vec<String> =
+        plan.units.iter().map(|unit| format!("systemctl enable --now {}", unit.name)).collect();
+    let left = plan.left.iter().map(|(_, why)| why.as_str()).collect();
+    shown(&Shown { diff: &diff, units: &units, first: &plan.must_first, by_hand: &plan.by_hand, left })
 }
 
-fn answer_of_undo(steps: &[Step], folder: &Path) -> Answer {
+fn answer_of_undo(undo: &Undo, folder: &Path) -> Answer {
     let (mut diff, mut units) = (String::new(), Vec::new());
-    for step in steps {
+    for step in &undo.steps {
         match step {
+            Step::ClearBeside { .. } => {}
             Step::Replace { path, .. } if path.starts_with(folder) => {}
             Step::Replace { path, before, after, .. } => {
                 let text = |bytes: &Option<Vec<u8>>| {
@@ -213,15 +232,14 @@ fn answer_of_undo(steps: &[Step], folder: &Path) -> Answer {
             Step::Unit { name, .. } => units.push(format!("systemctl disable --now {name}")),
         }
     }
-    shown(&diff, &units, &Plan::default())
+    let left = undo.left.iter().map(String::as_str).collect();
+    shown(&Shown { diff: &diff, units: &units, first: &[], by_hand: &[], left })
 }
 
-fn shown(diff: &str, units: &[String], plan: &Plan) -> Answer {
+fn shown(shown: &Shown<'_>) -> Answer {
     let mut table = Table::new(&["DIFF"]);
-    let lines = diff.lines().chain(units.iter().map(String::as_str));
+    let lines = shown.diff.lines().chain(shown.units.iter().map(String::as_str));
     lines.clone().for_each(|line| table.push(vec![line.to_owned()]));
     let blocks = lines.map(|line| Block::Verbatim(line.to_owned())).collect();
-    let left = plan.left.iter().map(|(_, why)| why.as_str()).collect();
-    let json = json::render(&Shown { diff, units, first: &plan.must_first, by_hand: &plan.by_hand, left });
-    Answer { blocks, parsable: table, json }
+    Answer { blocks, parsable: table, json: json::render(shown) }
 }

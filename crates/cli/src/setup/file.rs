@@ -48,12 +48,7 @@ pub(super) fn replace(
         return sync_folder(path);
     };
     let beside = beside(path)?;
-    match std::fs::remove_file(&beside) {
-        // Of a run that was cut off.
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
+    clear_beside(path)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     let written = fill(&mut file, path, bytes, made).and_then(|()| is_as_expected(path, expected));
     if let Err(error) = written {
@@ -109,12 +104,27 @@ fn is_as_expected(path: &Path, expected: Option<&[u8]>) -> io::Result<()> {
     ))
 }
 
+/// Takes away what a run that was cut off left beside a file.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn clear_beside(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(beside(path)?) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Where the new one is written: in the same folder, for a rename is one step only there.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
     Ok(path.with_file_name(format!(".{}.pillion-setup", name.to_string_lossy())))
 }
 
-fn sync_folder(path: &Path) -> io::Result<()> {
+/// Makes durable which names are in the folder of a file.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }

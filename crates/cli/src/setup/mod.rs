@@ -19,6 +19,6 @@ mod steps;
 mod tests;
 
 pub use host::{Host, Role};
-pub use plan::{Change, Plan, Wanted, plan};
-pub use record::Record;
-pub use steps::{Step, carry_out, do_steps, undo_steps};
+pub use plan::{Change, On, Plan, Unit, Wanted, plan};
+pub use record::{Record, lock};
+pub use steps::{Step, Undo, carry_out, do_steps, undo_steps};

@@ -31,6 +31,21 @@ pub struct Change {
     pub made: Made,
 }
 
+/// A unit that is not on yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unit {
+    pub name: String,
+    /// Somebody has enabled it already: then an undo leaves it so.
+    pub is_enabled: bool,
+}
+
+/// Which units are enabled, and which run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct On {
+    pub enabled: Vec<String>,
+    pub active: Vec<String>,
+}
+
 /// All of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
@@ -38,16 +53,18 @@ pub struct Plan {
     pub files: Vec<Change>,
     /// Files that are not ours to change: the change, and a sentence why.
     pub left: Vec<(Change, String)>,
-    /// Units to be enabled, after the files.
-    pub units: Vec<String>,
+    /// Units to be enabled and started, after the files.
+    pub units: Vec<Unit>,
+    /// The pool's partition; that of a controller.
+    pub partition: Option<String>,
     /// What has to be done by hand, whenever.
     pub by_hand: Vec<String>,
     /// What has to be done by hand before anything is changed.
     pub must_first: Vec<String>,
 }
 
-/// What changes. `files`: of Slurm, as they are; `enabled`: units that are.
-pub fn plan(host: &Host, role: Role, files: &Files, wanted: &Wanted, enabled: &[String]) -> Plan {
+/// What changes. `files`: of Slurm, as they are; `on`: the units that are.
+pub fn plan(host: &Host, role: Role, files: &Files, wanted: &Wanted, on: &On) -> Plan {
     let proposal = match &wanted.pool {
         Some(pool) if role == Role::Controller => propose(files, pool),
         _ => propose_plugin(files),
@@ -68,9 +85,37 @@ pub fn plan(host: &Host, role: Role, files: &Files, wanted: &Wanted, enabled: &[
             }
         }
     }
+    keep_together(host, &mut plan);
     let units = role.units().iter().map(|unit| (*unit).to_owned());
-    plan.units = units.filter(|unit| !enabled.contains(unit)).collect();
+    plan.units = units
+        .map(|name| (on.active.contains(&name), Unit { is_enabled: on.enabled.contains(&name), name }))
+        .filter(|(is_active, unit)| !(*is_active && unit.is_enabled))
+        .map(|(_, unit)| unit)
+        .collect();
+    plan.partition = wanted.pool.as_ref().map(|pool| pool.partition.clone());
     plan
+}
+
+/// Slurm's files are of one piece: with slurm.conf changed and gres.conf not a node drains, with a `job_submit.lua` that is named
+/// and not there slurmctld does not start. So where one is left all are.
+fn keep_together(host: &Host, plan: &mut Plan) {
+    let is_of_the_piece = |change: &Change| {
+        let name = change.path.file_name().unwrap_or_default();
+        change.path != host.at(CONFIG) && name != "plugstack.conf"
+    };
+    let Some(first) = plan.left.iter().map(|(change, _)| change).find(|change| is_of_the_piece(change))
+    else {
+        return;
+    };
+    let first = first.path.display().to_string();
+    let (together, apart): (Vec<Change>, Vec<Change>) =
+        std::mem::take(&mut plan.files).into_iter().partition(is_of_the_piece);
+    plan.files = apart;
+    plan.left.extend(together.into_iter().map(|change| {
+        let said =
+            format!("{} is left with {first}, for one without the other would harm", change.path.display());
+        (change, said)
+    }));
 }
 
 fn of_slurm(host: &Host, before: &Files, proposal: &Proposal) -> Vec<Change> {

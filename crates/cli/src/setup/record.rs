@@ -2,7 +2,10 @@
 
 use super::file;
 use crate::error::CliError;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
 const VERSION: u32 = 1;
@@ -16,6 +19,8 @@ pub struct Record {
     pub files: Vec<Kept>,
     /// Units that setup enabled, and that were not before.
     pub units: Vec<String>,
+    /// Partitions of the pool, each that was ever named.
+    pub partitions: Vec<String>,
 }
 
 /// A file with its copies, which lie beside the record.
@@ -33,7 +38,7 @@ pub struct Kept {
 
 impl Default for Record {
     fn default() -> Self {
-        Self { version: VERSION, files: Vec::new(), units: Vec::new() }
+        Self { version: VERSION, files: Vec::new(), units: Vec::new(), partitions: Vec::new() }
     }
 }
 
@@ -70,5 +75,25 @@ impl Record {
     /// Whether nothing was done.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.units.is_empty()
+    }
+}
+
+/// Keeps a second setup off this host as long as what it gives is held; ends with the process, however that ends.
+///
+/// # Errors
+/// [`CliError::Data`] where another is at work; [`CliError::File`] where the folder cannot be made.
+pub fn lock(folder: &Path) -> Result<File, CliError> {
+    use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(CliError::file("write", folder))?;
+    let path = folder.join("lock");
+    let opened = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let file = opened.map_err(CliError::file("write", &path))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(CliError::Data(
+            "another 'pillion setup' is at work on this host: wait until it has ended".to_owned(),
+        )),
+        Err(error) => Err(CliError::file("lock", &path)(error.into())),
     }
 }

@@ -2,10 +2,10 @@
 //! host on which the same command goes on, and from which an undo comes back.
 
 use super::file::{self, Made};
-use super::plan::Plan;
+use super::plan::{CONFIG, Plan};
 use super::record::{Kept, Record};
 use crate::error::CliError;
-use crate::program::run_program;
+use crate::program::{UNIT_DEADLINE, run_within};
 use std::path::{Path, PathBuf};
 
 /// Copies and record are root's alone.
@@ -16,8 +16,18 @@ const OURS: Made = Made { mode: 0o600, gid: None };
 pub enum Step {
     /// A file is put where `before` is; `None` on either side: there is none.
     Replace { path: PathBuf, before: Option<Vec<u8>>, after: Option<Vec<u8>>, made: Made },
+    /// What a run that was cut off left beside a file goes.
+    ClearBeside { path: PathBuf },
     /// A unit is enabled and started, or neither.
     Unit { name: String, is_on: bool },
+}
+
+/// The way back.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Undo {
+    pub steps: Vec<Step>,
+    /// A sentence for each file that stays as somebody else made it.
+    pub left: Vec<String>,
 }
 
 /// The steps of a plan. `folder`: where record and copies lie; `record`: what was done before.
@@ -46,8 +56,14 @@ pub fn do_steps(plan: &Plan, record: &Record, folder: &Path) -> Result<Vec<Step>
             next.files[at].afters.push(name);
         }
     }
-    next.units.extend(plan.units.iter().filter(|unit| !record.units.contains(unit)).cloned());
-    if next == *record && plan.files.is_empty() && plan.units.is_empty() {
+    let units = plan.units.iter().filter(|unit| !unit.is_enabled).map(|unit| &unit.name);
+    next.units.extend(units.filter(|name| !record.units.contains(name)).cloned());
+    next.partitions.extend(plan.partition.clone().filter(|name| !record.partitions.contains(name)));
+    if next.files == record.files
+        && next.units == record.units
+        && plan.files.is_empty()
+        && plan.units.is_empty()
+    {
         return Ok(Vec::new());
     }
     let mut steps = Vec::new();
@@ -62,20 +78,26 @@ pub fn do_steps(plan: &Plan, record: &Record, folder: &Path) -> Result<Vec<Step>
         after: Some(change.after.as_bytes().to_vec()),
         made: change.made,
     }));
-    steps.extend(plan.units.iter().map(|unit| Step::Unit { name: unit.clone(), is_on: true }));
+    steps.extend(plan.units.iter().map(|unit| Step::Unit { name: unit.name.clone(), is_on: true }));
     Ok(steps)
 }
 
 /// The steps back: units off, each file as it was, the last one first; then what was kept goes.
 ///
 /// # Errors
-/// [`CliError::Data`] where somebody changed a file since: then nothing is undone.
-pub fn undo_steps(record: &Record, folder: &Path) -> Result<Vec<Step>, CliError> {
-    let mut files = Vec::new();
+/// [`CliError::Data`] where somebody changed a file of Slurm's since: then nothing is undone. Our own configuration, which names
+/// none of them, stays where somebody changed it.
+pub fn undo_steps(record: &Record, folder: &Path) -> Result<Undo, CliError> {
+    let (mut files, mut left) = (Vec::new(), Vec::new());
     for kept in record.files.iter().rev() {
         let path = &kept.path;
         let now = file::read(path).map_err(CliError::file("read", path))?;
         let before = copy(folder, kept.before.as_deref())?;
+        files.push(Step::ClearBeside { path: path.clone() });
+        if path.ends_with(CONFIG.trim_start_matches('/')) && !is_ours(kept, folder, now.as_deref())? {
+            left.push(format!("{} was changed since setup made it: it stays", path.display()));
+            continue;
+        }
         if kept.is_edited || !is_ours(kept, folder, now.as_deref())? || is_link(path) {
             let was = kept.before.as_ref().map_or_else(
                 || "before the first run there was none".to_owned(),
@@ -102,7 +124,7 @@ pub fn undo_steps(record: &Record, folder: &Path) -> Result<Vec<Step>, CliError>
             steps.push(Step::Replace { path, before, after: None, made: OURS });
         }
     }
-    Ok(steps)
+    Ok(Undo { steps, left })
 }
 
 /// Carries a step out.
@@ -121,11 +143,12 @@ pub async fn carry_out(step: &Step, systemctl: &Path) -> Result<(), CliError> {
                 _ => CliError::file("write", path)(error),
             })
         }
+        Step::ClearBeside { path } => file::clear_beside(path).map_err(CliError::file("write", path)),
         Step::Unit { name, is_on } => {
             let word = if *is_on { "enable" } else { "disable" };
-            match run_program(systemctl, &[word, "--now", name]).await {
-                Ok((true, _)) => Ok(()),
-                Ok((false, _)) => Err(CliError::Data(format!(
+            match run_within(systemctl, &[word, "--now", name], UNIT_DEADLINE).await {
+                Ok(said) if said.succeeded => Ok(()),
+                Ok(_) => Err(CliError::Data(format!(
                     "'systemctl {word} --now {name}' failed: see 'systemctl status {name}', then run this again"
                 ))),
                 Err(why) => Err(CliError::Data(format!("cannot {word} {name}: {why}"))),
@@ -138,7 +161,9 @@ fn make_folder(folder: &Path, made: Made) -> Result<(), CliError> {
     use std::os::unix::fs::DirBuilderExt as _;
     let rights = if made == OURS { 0o700 } else { 0o755 };
     let done = std::fs::DirBuilder::new().recursive(true).mode(rights).create(folder);
-    done.map_err(CliError::file("write", folder))
+    done.map_err(CliError::file("write", folder))?;
+    // What lies in it is synced with it; that it is there, with the folder above.
+    file::sync_folder(folder).map_err(CliError::file("write", folder))
 }
 
 /// A file of ours, unless it is there already.

@@ -38,7 +38,9 @@ impl Site {
         std::fs::write(at("etc/slurm/slurm.conf"), CONF).unwrap();
         std::fs::write(at("etc/slurm/plugstack.conf"), PLUGSTACK).unwrap();
         std::fs::set_permissions(at("etc/slurm/slurm.conf"), std::fs::Permissions::from_mode(0o640)).unwrap();
-        let systemctl = "#!/bin/sh\ncase $1 in enable) : >\"$0.$3\" ;; disable) rm -f \"$0.$3\" ;; esac\n";
+        // As the real one: what is cut off between enabling and starting is enabled, and does not run.
+        let systemctl = "#!/bin/sh\ncase $1 in enable) : >\"$0.enabled.$3\"; : >\"$0.active.$3\" ;; \
+            disable) rm -f \"$0.enabled.$3\" \"$0.active.$3\" ;; esac\n";
         std::fs::write(at("systemctl"), systemctl).unwrap();
         std::fs::set_permissions(at("systemctl"), std::fs::Permissions::from_mode(0o755)).unwrap();
         let slurm = at("etc/slurm");
@@ -69,18 +71,29 @@ impl Site {
         let pool =
             Pool { nodes: "n1".to_owned(), names, partition: "shared".to_owned(), devices: Vec::new() };
         let wanted = Wanted { pool: Some(pool), ..Wanted::default() };
-        let is_enabled = |unit: &&&str| self.root.path().join(format!("systemctl.{unit}")).exists();
-        let enabled: Vec<String> =
-            Role::Controller.units().iter().filter(is_enabled).map(|unit| (*unit).to_owned()).collect();
-        plan(&self.host, Role::Controller, &self.files(), &wanted, &enabled)
+        let that_are = |word: &str| {
+            let units = Role::Controller.units().iter().map(|unit| (*unit).to_owned());
+            units.filter(|unit| self.state(word, unit).exists()).collect::<Vec<String>>()
+        };
+        let on = On { enabled: that_are("enabled"), active: that_are("active") };
+        plan(&self.host, Role::Controller, &self.files(), &wanted, &on)
     }
 
     fn steps(&self) -> Vec<Step> {
         do_steps(&self.plan(), &Record::load(&self.folder()).unwrap(), &self.folder()).unwrap()
     }
 
-    fn undo(&self) -> Result<Vec<Step>, crate::error::CliError> {
+    /// The file by which the `systemctl` of this site knows that a unit is `enabled` or `active`.
+    fn state(&self, word: &str, unit: &str) -> PathBuf {
+        self.root.path().join(format!("systemctl.{word}.{unit}"))
+    }
+
+    fn way_back(&self) -> Result<Undo, crate::error::CliError> {
         undo_steps(&Record::load(&self.folder()).unwrap(), &self.folder())
+    }
+
+    fn undo(&self) -> Result<Vec<Step>, crate::error::CliError> {
+        self.way_back().map(|undo| undo.steps)
     }
 
     async fn does(&self, steps: &[Step]) {
@@ -117,11 +130,12 @@ impl Site {
 
 fn names(steps: &[Step], folder: &Path) -> Vec<String> {
     let name = |step: &Step| match step {
-        Step::Replace { path, .. } if path.starts_with(folder) => "kept".to_owned(),
-        Step::Replace { path, .. } => path.file_name().unwrap().to_string_lossy().into_owned(),
-        Step::Unit { name, is_on } => format!("{name} {is_on}"),
+        Step::ClearBeside { .. } => None,
+        Step::Replace { path, .. } if path.starts_with(folder) => Some("kept".to_owned()),
+        Step::Replace { path, .. } => Some(path.file_name().unwrap().to_string_lossy().into_owned()),
+        Step::Unit { name, is_on } => Some(format!("{name} {is_on}")),
     };
-    let mut names: Vec<String> = steps.iter().map(name).collect();
+    let mut names: Vec<String> = steps.iter().filter_map(name).collect();
     names.dedup();
     names
 }
@@ -268,7 +282,7 @@ fn files_that_are_kept_elsewhere_are_named_and_left() {
         std::fs::rename(site.host.slurm.join("slurm.conf"), &real).unwrap();
         std::os::unix::fs::symlink(&real, site.host.slurm.join("slurm.conf")).unwrap();
     });
-    assert!(!touched && left.len() == 1 && left[0].contains("is a link to"), "{left:?}");
+    assert!(!touched && left[0].contains("is a link to"), "{left:?}");
     let (touched, left) = of(|site| site.writes("slurm.conf", &format!("# Ansible managed\n{CONF}")));
     assert!(!touched && left[0].contains("says of itself 'Ansible managed'"), "{left:?}");
     let (touched, left) = of(|site| {
@@ -307,4 +321,142 @@ fn a_pool_that_others_use_is_to_be_mended_first() {
     site.writes("slurm.conf", &CONF.replace("Nodes=n2", "Nodes=n1,n2"));
     let first = site.plan().must_first;
     assert!(first.len() == 1 && first[0].contains("has nodes of the pool: take n1 out of it"), "{first:?}");
+}
+
+#[test]
+fn slurms_files_go_together_or_stay_together() {
+    let of = |change: fn(&Site)| {
+        let site = Site::new();
+        change(&site);
+        let plan = site.plan();
+        let name = |change: &Change| change.path.file_name().unwrap().to_string_lossy().into_owned();
+        let changed: Vec<String> = plan.files.iter().map(name).collect();
+        let left: Vec<String> = plan.left.into_iter().map(|(_, why)| why).collect();
+        (changed, left)
+    };
+    let apart = ["pillion.toml", "plugstack.conf"];
+    for name in ["slurm.conf", "gres.conf", "job_submit.lua"] {
+        let (changed, left) = match name {
+            "slurm.conf" => of(|site| site.writes("slurm.conf", &format!("# Managed by Salt\n{CONF}"))),
+            "gres.conf" => of(|site| site.writes("gres.conf", "# Managed by Salt\nNodeName=n2 Name=gpu\n")),
+            // A link to nowhere: slurmctld would not start with slurm.conf asking for it.
+            _ => of(|site| {
+                std::os::unix::fs::symlink("/nowhere/x.lua", site.host.slurm.join("job_submit.lua")).unwrap();
+            }),
+        };
+        assert_eq!(changed, apart, "{name}: {left:?}");
+        assert!(left.iter().any(|why| why.contains("is left with") && why.contains(name)), "{left:?}");
+    }
+    let (changed, left) = of(|site| site.writes("plugstack.conf", "# do not edit\noptional other.so\n"));
+    assert!(changed.contains(&"slurm.conf".to_owned()) && left.len() == 1, "{changed:?} {left:?}");
+}
+
+#[test]
+fn a_file_that_slurms_own_form_made_is_the_admins() {
+    let site = Site::new();
+    let head =
+        "# slurm.conf file generated by configurator.html.\n# Put this file on all nodes of your cluster.\n";
+    site.writes("slurm.conf", &format!("{head}{CONF}"));
+    let plan = site.plan();
+    assert!(plan.left.is_empty() && plan.files.iter().any(|it| it.path.ends_with("slurm.conf")));
+}
+
+#[tokio::test]
+async fn an_own_job_submit_script_stays_and_its_lines_are_said() {
+    let site = Site::new();
+    let own = "function slurm_job_submit(job, parts, uid)\n return slurm.SUCCESS\nend\n";
+    site.writes("job_submit.lua", own);
+    let plan = site.plan();
+    assert!(plan.files.iter().all(|it| !it.path.ends_with("job_submit.lua")));
+    assert!(plan.by_hand.iter().any(|said| said.contains("job_submit.lua is the site's own")), "{plan:?}");
+    site.does(&site.steps()).await;
+    site.does(&site.undo().unwrap()).await;
+    assert_eq!(std::fs::read_to_string(site.host.slurm.join("job_submit.lua")).unwrap(), own);
+    assert_eq!(std::fs::read_to_string(site.host.slurm.join("plugstack.conf")).unwrap(), PLUGSTACK);
+}
+
+#[tokio::test]
+async fn our_configuration_stays_where_it_was_edited_and_the_rest_goes() {
+    let site = Site::new();
+    site.does(&site.steps()).await;
+    let path = site.host.at("/etc/pillion/pillion.toml");
+    let text = std::fs::read_to_string(&path).unwrap().replace("mode = \"off\"", "mode = \"shadow\"");
+    std::fs::write(&path, &text).unwrap();
+    let undo = site.way_back().unwrap();
+    assert!(undo.left.len() == 1 && undo.left[0].contains("it stays"), "{:?}", undo.left);
+    site.does(&undo.steps).await;
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    assert_eq!(std::fs::read_to_string(site.host.slurm.join("slurm.conf")).unwrap(), CONF);
+}
+
+#[tokio::test]
+async fn a_unit_that_is_enabled_and_does_not_run_is_started_and_is_not_disabled_by_an_undo_of_what_was_there()
+{
+    let unit = "pillion-scheduler.service";
+    // An admin had enabled it before; it stays so.
+    let site = Site::new();
+    std::fs::write(site.state("enabled", unit), "").unwrap();
+    site.does(&site.steps()).await;
+    assert!(site.state("active", unit).exists());
+    site.does(&site.undo().unwrap()).await;
+    assert!(site.state("enabled", unit).exists());
+    // Power was lost between enabling and starting.
+    let site = Site::new();
+    site.does(&site.steps()).await;
+    std::fs::remove_file(site.state("active", unit)).unwrap();
+    site.does(&site.steps()).await;
+    assert!(site.state("active", unit).exists());
+    site.does(&site.undo().unwrap()).await;
+    assert!(!site.state("enabled", unit).exists());
+}
+
+#[tokio::test]
+async fn a_file_that_was_half_written_is_passed_over_and_goes_with_an_undo() {
+    let site = Site::new();
+    let half = site.host.slurm.join(".slurm.conf.pillion-setup");
+    std::fs::write(&half, "half").unwrap();
+    site.does(&site.steps()).await;
+    assert!(!half.exists());
+    std::fs::write(&half, "half").unwrap();
+    site.does(&site.undo().unwrap()).await;
+    assert!(!half.exists());
+}
+
+#[tokio::test]
+async fn a_step_that_fails_leaves_its_file_and_the_next_run_goes_on() {
+    let site = Site::new();
+    // Something is in the way of the new slurm.conf.
+    let beside = site.host.slurm.join(".slurm.conf.pillion-setup");
+    std::fs::create_dir(&beside).unwrap();
+    let mut said = None;
+    for step in site.steps() {
+        if let Err(error) = carry_out(&step, &site.systemctl()).await {
+            said = Some(error.to_string());
+            break;
+        }
+    }
+    assert!(said.clone().unwrap().contains("slurm.conf"), "{said:?}");
+    assert_eq!(std::fs::read_to_string(site.host.slurm.join("slurm.conf")).unwrap(), CONF);
+    std::fs::remove_dir(&beside).unwrap();
+    site.does(&site.steps()).await;
+    assert!(site.steps().is_empty());
+    site.does(&site.undo().unwrap()).await;
+    assert_eq!(std::fs::read_to_string(site.host.slurm.join("slurm.conf")).unwrap(), CONF);
+}
+
+#[test]
+fn two_at_once_are_one_and_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = lock(&folder.path().join("kept")).unwrap();
+    let said = lock(&folder.path().join("kept")).unwrap_err().to_string();
+    assert!(said.contains("another 'pillion setup' is at work"), "{said}");
+    drop(first);
+    assert!(lock(&folder.path().join("kept")).is_ok());
+}
+
+#[tokio::test]
+async fn the_partition_that_was_named_is_remembered_for_the_way_back() {
+    let site = Site::new();
+    site.does(&site.steps()).await;
+    assert_eq!(Record::load(&site.folder()).unwrap().partitions, ["shared"]);
 }
