@@ -152,6 +152,22 @@ fn refused(machine: &Machine, line: &str, why: &str) {
     assert_eq!(of_setup(machine), before, "{line}");
 }
 
+/// Who is not root, a name that is none, and a disk that is full: nothing is changed. Looking is anybody's.
+fn refuse_what_cannot_be(controller: &Machine) {
+    let setup = "pillion setup controller --nodes n1";
+    refused(controller, &format!("runuser -u {USER} -- {setup} --yes"), "run this as root");
+    refused(controller, &format!("{setup} --partition 'a b' --yes"), "is no name of a partition");
+    refused(controller, "pillion setup controller --yes", "say which nodes are to be the pool");
+    let kept = "/var/lib/pillion-setup";
+    controller
+        .types(&format!("mkdir -p {kept} && mount -t tmpfs -o size=4k,nr_inodes=64 none {kept}"))
+        .unwrap();
+    refused(controller, &format!("{setup} --yes"), "cannot write /var/lib/pillion-setup");
+    controller.types(&format!("umount {kept}")).unwrap();
+    let shown = controller.types_as(USER, setup).unwrap();
+    assert!(shown.contains("+Prolog=/etc/slurm/pillion/prolog"), "{shown}");
+}
+
 /// Slurm's own files by setup, and Slurm started again in its order.
 fn make_pool(site: &Site, reader: &mut Reader) {
     let controller = &site.controller;
@@ -167,6 +183,7 @@ fn make_pool(site: &Site, reader: &mut Reader) {
     );
     refused(site.machine("n1"), "pillion setup node --backend nvidia --yes", "gives n1 no shards");
     controller.edits(SLURM_CONF, &EDITED).unwrap();
+    refuse_what_cannot_be(controller);
     let before = of_setup(controller);
     reader.types(site, "pillion setup controller --nodes n1");
     assert_eq!(of_setup(controller), before, "it only shows");
