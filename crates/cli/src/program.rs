@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 /// The longest that one may take that only answers.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The longest that systemd may take for a unit: what it waits for itself (`DefaultTimeoutStopSec`), and some more.
-pub const UNIT_DEADLINE: Duration = Duration::from_secs(120);
+pub const UNIT_DEADLINE: Duration = Duration::from_mins(2);
 
 /// What a program did.
 pub struct Said {
