@@ -13,7 +13,7 @@
 //! Sources of the constants: Costa et al. 2025 (Max 1550: a pair at 0.1 of the units each loses nothing, a pair at 0.97
 //! each takes 1.10 times as long as taking turns), and the shape of throughput over thread percentage on a V100.
 
-use super::filling::Met;
+use super::filling::{Met, overlap};
 use super::interface::{BOUND_DEVIATIONS, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
@@ -185,13 +185,13 @@ fn delay_of_neighbours(demands: &[Demand], own: usize) -> f64 {
     let total: f64 = demands.iter().map(Demand::presence).sum();
     let (mut collisions, mut filled) = (0.0, 0.0);
     for other in others(demands, own) {
-        let overlap = ((this.cap + other.cap - 1.0) / this.cap.min(other.cap)).clamp(0.0, 1.0);
+        let overlap = overlap(this.cap, other.cap);
         collisions += other.presence() * overlap;
         filled += other.filled.min(other.cap) * overlap;
     }
     let met = mixed(this.compute, total.max(1.0), 1.0 + this.compute * collisions);
     let on_units = Met { needed: this.compute, own: this.filled.min(this.cap), filled };
-    met.max((1.0 + on_units.waiting()).min(on_units.turns()))
+    met.max(on_units.delay(0.0))
 }
 
 /// Delay at a bandwidth that all share.

@@ -23,9 +23,19 @@ pub(super) struct Met {
     pub(super) filled: f64,
 }
 
+/// How much of the smaller of two caps is shared where the other is at work too, 0..=1: caps that sum to one keep apart.
+pub(super) fn overlap(cap: f64, other_cap: f64) -> f64 {
+    ((cap + other_cap - 1.0) / cap.min(other_cap)).clamp(0.0, 1.0)
+}
+
 impl Met {
+    /// Its time beside the others over its time alone. `loss`: what is lost besides, of its time alone.
+    pub(super) fn delay(self, loss: f64) -> f64 {
+        (1.0 + loss + self.waiting()).min(self.turns())
+    }
+
     /// The time for which it waits for units, over its time alone. Grows with what the others fill.
-    pub(super) fn waiting(self) -> f64 {
+    fn waiting(self) -> f64 {
         let filled = self.filled.clamp(0.0, 1.0);
         let is_there = (self.needed / WAITS_ALWAYS_FRACTION).clamp(0.0, 1.0);
         is_there * WAIT * filled.powi(EXPONENT) / (CAPACITY - filled)
@@ -33,7 +43,7 @@ impl Met {
 
     /// Its time over its time alone where it and the others take turns at what they fill, 1 or more. Who of two that fill the device
     /// lets the other wait is not known, but what one loses the other gets done: nobody is expected to have less than this.
-    pub(super) fn turns(self) -> f64 {
+    fn turns(self) -> f64 {
         1.0 + self.filled / self.own.max(f64::EPSILON)
     }
 }

@@ -1,7 +1,7 @@
 //! What a workload's own solo profile lets one expect before anything was seen of it beside others: its own throughput
 //! under the cap, times contention for compute units and for memory. Sensible with any feature missing, modest with none.
 
-use crate::model::filling::Met;
+use crate::model::filling::{self, Met};
 use crate::model::interface::TenantInput;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
@@ -130,7 +130,7 @@ impl Appetite {
     /// Its time beside others on the same units, of which it fills the part `own` and they `filled`, over its time alone.
     fn contested(&self, own: f64, pressure: f64, filled: f64) -> f64 {
         let met = Met { needed: self.use_or_assumed(), own, filled };
-        (1.0 + COLLISION_LOSS * met.needed * pressure + met.waiting()).min(met.turns())
+        met.delay(COLLISION_LOSS * met.needed * pressure)
     }
 
     /// The part of the memory bandwidth that it uses, 0..=1, known or assumed.
@@ -184,16 +184,11 @@ pub(super) fn contest(speed_fraction: f64) -> f64 {
     4.0 * speed_fraction * (1.0 - speed_fraction)
 }
 
-/// How much of the smaller of two caps is shared where the other is at work too, 0..=1: caps that sum to one keep apart.
-fn overlap(cap: f64, other_cap: f64) -> f64 {
-    ((cap + other_cap - 1.0) / cap.min(other_cap)).clamp(0.0, 1.0)
-}
-
 /// What to expect of the tenant at `own`.
 pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expected {
     let cap = caps[own];
     let others = (0..appetites.len()).filter(|other| *other != own);
-    let overlap = others.clone().map(|other| overlap(cap, caps[other])).fold(0.0, f64::max);
+    let overlap = others.clone().map(|other| filling::overlap(cap, caps[other])).fold(0.0, f64::max);
     if appetites.iter().all(|appetite| appetite.use_fraction.is_none()) {
         let count = small(appetites.len());
         let speed_fraction = if appetites.len() < 2 { 1.0 } else { SPEED_UNKNOWN * 2.0 / count };
@@ -204,7 +199,7 @@ pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expe
     for other in others {
         let (appetite, other_cap) = (&appetites[other], caps[other]);
         let use_fraction = appetite.use_or_assumed();
-        let overlap = self::overlap(cap, other_cap);
+        let overlap = filling::overlap(cap, other_cap);
         pressure += use_fraction.min(other_cap) * overlap;
         filled = filled.zip(appetite.filled_fraction).map(|(sum, part)| sum + part.min(other_cap) * overlap);
         // Whoever has a part of the device presses in proportion to what it gets done.
