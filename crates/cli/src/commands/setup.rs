@@ -2,7 +2,7 @@
 
 use super::slurm_conf::{diff_of, pool, read_all, usual_directory};
 use crate::args::{Global, SetupArgs, SlurmConfArgs};
-use crate::config::Config;
+use crate::config::{CONFIG_PATH, Config};
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
 use crate::format::clean;
@@ -118,7 +118,7 @@ fn wanted(args: &SetupArgs, config: &Config, files: &Files) -> Result<Wanted, Cl
             Ok(Wanted { pool: Some(pool(&order, config)?), backend: None, gid })
         }
         Role::Node => {
-            let is_new = !Path::new("/etc/pillion/pillion.toml").exists();
+            let is_new = !Path::new(CONFIG_PATH).exists();
             if is_new && args.backend.is_none() {
                 return Err(CliError::Usage(
                     "say by what the node's GPUs are read: --backend nvidia, intel or simulated".to_owned(),

@@ -2,12 +2,11 @@
 
 use super::file::Made;
 use super::host::{Host, Role, kept_elsewhere};
+use crate::config::CONFIG_PATH;
 use crate::slurm_conf::{Files, Pool, Proposal, SLURM_CONF, propose, propose_plugin};
 use std::path::{Path, PathBuf};
 
 const EXAMPLE: &str = include_str!("../../../../deploy/pillion.toml.example");
-/// Our configuration file.
-pub(super) const CONFIG: &str = "/etc/pillion/pillion.toml";
 
 /// What is wanted of a host, as it was typed.
 #[derive(Debug, Clone, Default)]
@@ -101,7 +100,7 @@ pub fn plan(host: &Host, role: Role, files: &Files, wanted: &Wanted, on: &On) ->
 fn keep_together(host: &Host, plan: &mut Plan) {
     let is_of_the_piece = |change: &Change| {
         let name = change.path.file_name().unwrap_or_default();
-        change.path != host.at(CONFIG) && name != "plugstack.conf"
+        change.path != host.at(CONFIG_PATH) && name != "plugstack.conf"
     };
     let Some(first) = plan.left.iter().map(|(change, _)| change).find(|change| is_of_the_piece(change))
     else {
@@ -133,7 +132,7 @@ fn of_slurm(host: &Host, before: &Files, proposal: &Proposal) -> Vec<Change> {
 
 /// Our configuration, where there is none: an admin's is his.
 fn configuration(host: &Host, role: Role, files: &Files, wanted: &Wanted) -> Option<Change> {
-    let path = host.at(CONFIG);
+    let path = host.at(CONFIG_PATH);
     if path.exists() {
         return None;
     }

@@ -2,8 +2,9 @@
 //! host on which the same command goes on, and from which an undo comes back.
 
 use super::file::{self, Made};
-use super::plan::{CONFIG, Plan};
+use super::plan::Plan;
 use super::record::{Kept, Record};
+use crate::config::CONFIG_PATH;
 use crate::error::CliError;
 use crate::program::{UNIT_DEADLINE, run_within};
 use std::path::{Path, PathBuf};
@@ -35,6 +36,9 @@ pub struct Undo {
 /// # Errors
 /// [`CliError`] where a copy cannot be read.
 pub fn do_steps(plan: &Plan, record: &Record, folder: &Path) -> Result<Vec<Step>, CliError> {
+    if plan.files.is_empty() && plan.units.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut next = record.clone();
     let mut copies = Vec::new();
     for change in &plan.files {
@@ -59,13 +63,6 @@ pub fn do_steps(plan: &Plan, record: &Record, folder: &Path) -> Result<Vec<Step>
     let units = plan.units.iter().filter(|unit| !unit.is_enabled).map(|unit| &unit.name);
     next.units.extend(units.filter(|name| !record.units.contains(name)).cloned());
     next.partitions.extend(plan.partition.clone().filter(|name| !record.partitions.contains(name)));
-    if next.files == record.files
-        && next.units == record.units
-        && plan.files.is_empty()
-        && plan.units.is_empty()
-    {
-        return Ok(Vec::new());
-    }
     let mut steps = Vec::new();
     for (name, bytes) in copies {
         steps.extend(written(folder.join(name), bytes)?);
@@ -94,7 +91,7 @@ pub fn undo_steps(record: &Record, folder: &Path) -> Result<Undo, CliError> {
         let now = file::read(path).map_err(CliError::file("read", path))?;
         let before = copy(folder, kept.before.as_deref())?;
         files.push(Step::ClearBeside { path: path.clone() });
-        if path.ends_with(CONFIG.trim_start_matches('/')) && !is_ours(kept, folder, now.as_deref())? {
+        if path.ends_with(CONFIG_PATH.trim_start_matches('/')) && !is_ours(kept, folder, now.as_deref())? {
             left.push(format!("{} was changed since setup made it: it stays", path.display()));
             continue;
         }
