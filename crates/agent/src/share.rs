@@ -89,8 +89,7 @@ pub fn profiling(progress: Option<&Path>) -> Vec<Variable> {
 /// and no more shards, where they are known. More is a job that was put back to run alone before we heard of it: it is given a
 /// whole device, and no limit of a sharing that did not come about.
 pub fn is_for(share: &Share, uid: UserId, shards_booked: Option<u32>) -> bool {
-    let own = u32::from(share.shards.count()).saturating_mul(share.gres_types.count() as u32);
-    let is_larger = shards_booked.is_some_and(|booked| booked > own);
+    let is_larger = shards_booked.is_some_and(|booked| booked > share.shards_booked());
     share.uid == uid && !is_larger
 }
 

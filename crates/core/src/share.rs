@@ -225,11 +225,15 @@ pub struct Share {
     /// How it shares the device.
     #[serde(flatten)]
     pub sharing: Sharing,
-    /// What Slurm booked for it.
+    /// What Slurm booked for it of each.
     pub shards: Shards,
 }
 
 impl Share {
+    /// What Slurm booked for it of all its devices.
+    pub fn shards_booked(&self) -> u32 {
+        self.gres_types.iter().map(|_| u32::from(self.shards.count())).sum()
+    }
     /// Which way the device is shared; turns for a job that has it alone and cannot be joined.
     pub const fn mechanism(&self) -> Mechanism {
         self.sharing.mechanism()

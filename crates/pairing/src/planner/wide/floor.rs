@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// When somebody ends of whom nobody knows when: later than any time limit, so that whoever has one ends before.
-const FAR: Duration = Duration::from_secs(10 * 365 * 86_400);
+const FAR: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// A device while the queue is walked.
 struct Spot<'v> {
@@ -153,7 +153,8 @@ fn end_of_tenants(device: &DeviceView, now: UnixTime) -> UnixTime {
 /// node's board too.
 fn side_by_side(room: &Room<'_>, free: &[usize], count: usize) -> Option<Vec<usize>> {
     let model = |index: usize| room.spots[index].device.model.as_str();
-    let key = |window: &&[usize]| (window[count - 1] - window[0], window[0] % count != 0, window[0]);
+    let key =
+        |window: &&[usize]| (window[count - 1] - window[0], !window[0].is_multiple_of(count), window[0]);
     let mut models: Vec<&str> = free.iter().map(|index| model(*index)).collect();
     models.sort_unstable();
     models.dedup();
