@@ -123,7 +123,9 @@ fn submit_row(cluster: &Cluster, row: &'static Row) -> Result<Pair, String> {
             let mut wrong = wrong_while_managed(&before, &after, (field, gres, others));
             let expected = match gpu_count(gres) {
                 1 => "pillion: waits for a GPU, of its own or shared; if shared, at most ".to_owned(),
-                count => format!("pillion: waits for {count} GPUs of one node, which it shares with nobody; "),
+                count => {
+                    format!("pillion: waits for {count} GPUs of one node, which it shares with nobody; ")
+                }
             };
             if said.len() != 1 || !said[0].contains(&expected) {
                 let _ = write!(wrong, "; it was said {said:?}");
@@ -211,7 +213,10 @@ fn wrong_after_managed(
     };
     let of = |name: &str| inside.get(name).map_or("", String::as_str);
     expect(format!("it ran in {}", of("SLURM_JOB_PARTITION")), of("SLURM_JOB_PARTITION") == "shared");
-    expect(format!("it had {} shards", of("SLURM_SHARDS_ON_NODE")), of("SLURM_SHARDS_ON_NODE") == (count * 100).to_string());
+    expect(
+        format!("it had {} shards", of("SLURM_SHARDS_ON_NODE")),
+        of("SLURM_SHARDS_ON_NODE") == (count * 100).to_string(),
+    );
     let mark = fields.get("AdminComment").map_or("", String::as_str);
     expect(format!("it was not released by Pillion: {mark}"), mark.contains(";lease="));
     let is_told = !of("PILLION_DECISION").is_empty() || was_late(cluster, pair.job, &fields["NodeList"]);

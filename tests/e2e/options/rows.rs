@@ -29,7 +29,11 @@ pub(super) static MANAGED: [Row; 37] = [
     ("--gpus=2 -N1", Managed("job", "gpu:2", ""), Runs),
     ("--gpus-per-node=3", Managed("node", "gpu:3", ""), Runs),
     ("--gpus-per-task=2 -n1", Managed("task", "gpu:2", ""), Runs),
-    ("--gres=gpu:2,lscratch:9 --cpus-per-gpu=2 --mem-per-gpu=1G", Managed("node", "gpu:2", "lscratch:9"), Runs),
+    (
+        "--gres=gpu:2,lscratch:9 --cpus-per-gpu=2 --mem-per-gpu=1G",
+        Managed("node", "gpu:2", "lscratch:9"),
+        Runs,
+    ),
     ("--gres=gpu:h200:4 -N1 -n4", Managed("node", "gpu:h200:4", ""), RunsManaged),
     ("--gres=gpu:1", Managed("node", "gpu:1", ""), Runs),
     ("--gres=gpu", Managed("node", "gpu", ""), Runs),
