@@ -455,12 +455,20 @@ local function why_closed(job, part)
   return nil
 end
 
--- The devices of the most frequent nodes of a pool that have so many; nil if none has.
+-- The devices that all nodes of a pool have that have so many: what is asked for by name must be on whichever node the job's
+-- features and exclusions leave, or Slurm would refuse the submission. nil if there are not so many.
 local function shape_for(pool, count)
+  local common
   for _, shape in ipairs(pool.shapes) do
-    if #shape >= count then return shape end
+    if #shape >= count then
+      local both = {}
+      for _, name in ipairs(common or shape) do
+        if contains(shape, name) then both[#both + 1] = name end
+      end
+      common = both
+    end
   end
-  return nil
+  return common and #common >= count and common or nil
 end
 
 -- On which devices Slurm starts a job of several GPUs by itself: as many of a node as it asks for, side by side, and others for
@@ -483,7 +491,7 @@ local function why_too_small(job, gpu, size, pool, part)
   if size.cpus > math.min(pool.cpus, given(part.max_cpus_per_node) or pool.cpus) then return "has too few CPUs a node" end
   if size.memory_mib > pool.memory_mib then return "has too little memory a node" end
   if gpu.kind and not contains(pool.gpu_types, gpu.kind) then return "has no GPU of that type" end
-  if gpu.count > 1 and not shape_for(pool, gpu.count) then return "has no node with so many GPUs" end
+  if gpu.count > 1 and not shape_for(pool, gpu.count) then return "has no nodes with so many GPUs of the same names" end
   for _, feature in ipairs(split(job.features or "", "&")) do
     if feature ~= "" and not contains(pool.features, feature) then return "has not the features of -C" end
   end

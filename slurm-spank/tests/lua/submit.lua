@@ -109,6 +109,25 @@ S.test("where Slurm starts jobs of several GPUs by itself is not the same for al
     "gres/shard:g0:100,gres/shard:g1:100,gres/shard:g2:100,gres/shard:g3:100,gres/lscratch:5", "all of a node")
 end)
 
+S.test("of nodes with other devices those are asked for that all have that could run the job", function()
+  local function fallbacks(count, ...)
+    S.beat(0, "active", S.POOL, ...)
+    local seen = {}
+    for _ = 1, 4 do
+      local job, values = S.batch({ tres_per_node = "gres/gpu:" .. count })
+      submit(job)
+      seen[#seen + 1] = string.match(values.admin_comment or "", ";at=([%w,]+)$") or "none"
+    end
+    table.sort(seen)
+    return table.concat(seen, " ")
+  end
+  S.equal(fallbacks(2, S.SHAPE, "shape=shared g0,g1"), "g0,g1 g0,g1 g0,g1 g0,g1")
+  S.equal(fallbacks(4, S.SHAPE, "shape=shared g0,g1"), "g0,g1,g2,g3 g0,g1,g2,g3 g0,g1,g2,g3 g0,g1,g2,g3")
+  S.equal(fallbacks(2, "shape=shared g0,g1", "shape=shared h0,h1"), "none none none none")
+  S.equal(fallbacks(2, S.SHAPE, "shape=other g0,g1"), "g0,g1 g0,g1 g2,g3 g2,g3")
+  S.beat()
+end)
+
 S.test("what is asked for by GPU counts for each of several", function()
   local job, values = S.batch({ tres_per_node = "gres/gpu:2", cpus_per_tres = "gres/gpu:3", mem_per_tres = "gres/gpu:2000" })
   submit(job)
@@ -118,7 +137,7 @@ end)
 
 S.test("a scheduler that tells of no nodes' devices manages no job of several GPUs", function()
   S.beat(0, "active", S.POOL)
-  assert_untouched("without shapes", { tres_per_node = "gres/gpu:2" }, nil, "no node with so many GPUs")
+  assert_untouched("without shapes", { tres_per_node = "gres/gpu:2" }, nil, "no nodes with so many GPUs")
   S.beat()
   assert_untouched("under a cap", { tres_per_node = "gres/gpu:2" }, "cap=0.5", "cap= is for jobs of one GPU")
 end)
@@ -137,7 +156,7 @@ local UNTOUCHED = {
   ["--gpus=2 -N1-2"] = { { tres_per_job = "gres/gpu:2", min_nodes = 1, max_nodes = 2 }, "--nodes=1" },
   ["--gpus=0"] = { { tres_per_job = "gres/gpu:0" }, "so many GPUs" },
   ["--gres=gpu:65"] = { { tres_per_node = "gres/gpu:65" }, "so many GPUs" },
-  ["--gres=gpu:5"] = { { tres_per_node = "gres/gpu:5" }, "no node with so many GPUs" },
+  ["--gres=gpu:5"] = { { tres_per_node = "gres/gpu:5" }, "no nodes with so many GPUs" },
   ["--gpus-per-socket=2 --sockets-per-node=1"] =
     { { tres_per_socket = "gres/gpu:2", sockets_per_node = 1 }, "by socket" },
   ["--gres=gpu:2 -N2"] = { { tres_per_node = "gres/gpu:2", min_nodes = 2, max_nodes = 2 }, "--nodes=1" },

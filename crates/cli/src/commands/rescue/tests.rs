@@ -102,9 +102,8 @@ async fn a_release_that_never_started_is_given_back_and_runs_alone() {
     world.go(130);
     let after = world.job(job);
     assert_eq!(after.state, JobState::Running);
-    assert_eq!(after.gres, "shard:100");
+    assert_eq!(after.gres, "shard:100,lscratch:100", "its other GRES are kept");
     assert_eq!(after.nodes, [NodeName::new("n2")]);
-    assert!(after.gres.contains("lscratch:100"), "its other GRES are kept: {}", after.gres);
     assert_eq!(after.mark, Ok(Some(mark().leased(at(0), 0).undone())));
     assert_eq!(world.rescue().await, [], "the second run finds nothing");
     assert_eq!(world.slurm.overbooked(), Vec::<String>::new());
@@ -137,7 +136,7 @@ async fn a_hold_of_a_user_or_an_admin_is_never_lifted() {
     world.go(300);
     let after = world.job(job);
     assert_eq!((&after.state, after.priority), (&JobState::Pending, 0));
-    assert_eq!(after.gres, "shard:100", "given back all the same");
+    assert_eq!(after.gres, "shard:100,lscratch:100", "given back all the same");
 }
 
 #[tokio::test]
@@ -160,7 +159,37 @@ async fn a_requeued_job_is_given_back_at_once() {
     let outcomes = world.rescue().await;
     assert!(outcomes[0].why.contains("requeued since"), "{outcomes:?}");
     world.go(30);
-    assert_eq!((world.job(job).state, world.job(job).gres.as_str()), (JobState::Running, "shard:100"));
+    let after = world.job(job);
+    assert_eq!((after.state, after.gres.as_str()), (JobState::Running, "shard:100,lscratch:100"));
+}
+
+/// It waits with the devices that its mark names, whichever it was released to.
+#[tokio::test]
+async fn a_job_of_several_devices_is_given_all_of_them_back() {
+    let world = World::new();
+    let mark = Mark { original_gres: "gpu:2".into(), fallback: "g0,g1".parse().ok(), ..mark() };
+    let job = world.slurm.submit(FakeJob {
+        gres: mark.gres_with(&mark.fallback_shards()),
+        admin_comment: mark.to_string(),
+        begin: Some(at(100_000)),
+        ..FakeJob::default()
+    });
+    let update = JobUpdate {
+        gres: Some("shard:g1:100,shard:g0:100,lscratch:100".to_owned()),
+        required_nodes: Some("n1".to_owned()),
+        partition: None,
+        admin_comment: Some(mark.leased(at(0), 0).to_string()),
+        start_time: Some(at(0)),
+    };
+    world.slurm.set_node_flag(&NodeName::new("n1"), Some("DRAIN"));
+    world.slurm.update(&[job], &update).await.expect("taken");
+    world.go(121);
+    assert_eq!(world.rescue().await[0].result, "undone");
+    world.go(130);
+    let after = world.job(job);
+    assert_eq!((after.state, after.nodes.as_slice()), (JobState::Running, &[NodeName::new("n2")][..]));
+    assert_eq!(after.gres, "shard:g0:100,shard:g1:100,lscratch:100");
+    assert_eq!(world.rescue().await, [], "it asks for what it waits with");
 }
 
 #[tokio::test(start_paused = true)]
