@@ -8,26 +8,47 @@ use std::time::Duration;
 use tokio::process::Command;
 
 /// slurmctld may be busy for a while; sbatch itself tries again and again.
-const SBATCH_DEADLINE: Duration = Duration::from_mins(2);
-/// What pillion.lua says of a job that it takes: the rest of the sentence is for people.
-const TAKEN: &str = "pillion: waits for a GPU of its own";
+pub(crate) const SBATCH_DEADLINE: Duration = Duration::from_mins(2);
+/// What pillion.lua says of a job that it takes, to run alone and to share: the rest of the sentence is for people.
+pub(crate) const TAKEN_ALONE: &str = "pillion: waits for a GPU of its own";
+pub(crate) const TAKEN_TO_SHARE: &str = "pillion: waits for a GPU, of its own or shared";
 
-/// Submits a run that Pillion is to take in. The job exists when this returns it.
+/// Why there is no job that Pillion has taken in.
+#[derive(Debug)]
+pub(crate) struct NotTaken {
+    pub(crate) error: CliError,
+    /// Whether there was a job, and it is cancelled. Else there may be one yet: sbatch did not end, or says of one that slurmctld
+    /// answered too late.
+    pub(crate) is_cancelled: bool,
+}
+
+impl From<NotTaken> for CliError {
+    fn from(not_taken: NotTaken) -> Self {
+        not_taken.error
+    }
+}
+
+/// Submits a run that Pillion is to take in, which it says by `taken`; `options` come behind its user's. The job exists when this
+/// returns it.
 ///
 /// # Errors
 /// [`CliError::Refused`] with what sbatch said, or where the job was not taken in; then it was cancelled again.
-pub(super) async fn submit(subject: &Subject, colocate: &str) -> Result<SlurmJobId, CliError> {
-    let (job_id, stderr) = sbatch(subject, &[format!("--colocate={colocate}")]).await?;
-    if stderr.contains(TAKEN) {
+/// [`CliError::TryLater`] where sbatch did not end.
+pub(crate) async fn submit(
+    subject: &Subject,
+    options: &[String],
+    taken: &str,
+) -> Result<SlurmJobId, NotTaken> {
+    let submitted = sbatch(subject, options).await;
+    let (job_id, stderr) = submitted.map_err(|error| NotTaken { error, is_cancelled: false })?;
+    if stderr.contains(taken) {
         return Ok(job_id);
     }
     let cancelled = Command::new("scancel").arg(job_id.to_string()).stdin(Stdio::null()).status().await;
-    let fate = if cancelled.is_ok_and(|status| status.success()) {
-        "it was cancelled again"
-    } else {
-        "it could not be cancelled again"
-    };
-    Err(refused(&format!("Pillion did not take job {job_id}, so {fate}"), &stderr))
+    let is_cancelled = cancelled.is_ok_and(|status| status.success());
+    let fate = if is_cancelled { "it was cancelled again" } else { "it could not be cancelled again" };
+    let error = refused(&format!("Pillion did not take job {job_id}, so {fate}"), &stderr);
+    Err(NotTaken { error, is_cancelled })
 }
 
 /// Submits an ordinary job, which is none of Pillion's; these options come behind its user's.
@@ -84,8 +105,14 @@ mod tests {
     fn what_the_module_says_of_a_job_that_it_takes_is_known() {
         let module = include_str!("../../../../deploy/slurm/pillion.lua");
         let (said, whose) =
-            (TAKEN.strip_prefix("pillion: ").unwrap(), "the sentences for jobs that run alone");
+            (TAKEN_ALONE.strip_prefix("pillion: ").unwrap(), "the sentences for jobs that run alone");
         assert_eq!(module.matches(&format!("\"{said}; runs alone")).count(), 2, "{whose}");
+        let said = TAKEN_TO_SHARE.strip_prefix("pillion: ").unwrap();
+        assert_eq!(
+            module.matches(&format!("\"{said}; if shared, ")).count(),
+            1,
+            "and for those that may share"
+        );
     }
 
     #[test]
