@@ -69,6 +69,7 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         Command::Characterize(order) => {
             return crate::characterize::run(order, address, clock, output).await;
         }
+        Command::Canary(order) => return crate::canary::run(order, address, clock, output).await,
         Command::Model(model) => model::fetch(&mut connect(address).await?, model).await?,
         Command::Plan(plan) => plan::make(plan, address).await?,
         Command::Backtest(backtest) => backtest::make(backtest)?,

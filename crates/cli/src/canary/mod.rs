@@ -1,0 +1,290 @@
+//! `pillion canary [NODE] SCRIPT..`: runs a site's own scripts on one node of the pool as ordinary Slurm jobs of the user who calls, each alone
+//! first, then two at a time, and holds what was foretold of each pair against what was measured. The jobs do not depend on this process:
+//! it may be ended at any moment, and the same command goes on. It cancels nothing but a job of its own that Pillion did not take in.
+//!
+//! ```text
+//! scripts, place ─► plan (what next?) ─► record (file), then sbatch
+//!                      ▲    └─► find (squeue, sacct: was it submitted?)
+//!                      └── poll ◄── scheduler          plan + bound ─► show
+//! ```
+
+pub mod bound;
+pub mod place;
+pub mod plan;
+pub mod scripts;
+pub mod show;
+mod slurm;
+
+use crate::args::CanaryArgs;
+use crate::characterize::record::Record;
+use crate::characterize::submit::{NotTaken, TAKEN_ALONE, TAKEN_TO_SHARE, submit};
+use crate::characterize::{self, unusable};
+use crate::client::{Operator, Target, answer, connect};
+use crate::commands::job_status;
+use crate::error::CliError;
+use crate::exit::{self, ExitStatus};
+use crate::format;
+use crate::output::Output;
+use bound::Bound;
+use indicatif::ProgressBar;
+use pillion_api::{ShadowRequest, StatusRequest};
+use pillion_core::{Clock, UnixTime};
+use place::Place;
+use plan::{About, Canary, Next, Outcome, Stands, Wanted, Work};
+use std::path::Path;
+use std::time::Duration;
+
+/// How often the scheduler is asked for the jobs.
+const POLL_PERIOD: Duration = Duration::from_secs(2);
+/// Two that are to be decided on together begin so long after the first of them is submitted.
+const TOGETHER_TIME: Duration = Duration::from_secs(10);
+/// Of observed starts since then it is told what the bounds are worth.
+const BOUND_TIME: Duration = Duration::from_hours(30 * 24);
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`]: before anything was submitted, or with what was submitted on record.
+pub async fn run(
+    args: &CanaryArgs,
+    address: &Target,
+    clock: &dyn Clock,
+    output: &Output,
+) -> Result<ExitStatus, CliError> {
+    let scripts = scripts::read(&args.scripts, &args.sbatch)?;
+    let mut client = connect(address).await?;
+    let status = answer(client.status(StatusRequest {})).await?;
+    let sinfo = slurm::nodes().await?;
+    let place = place::place(&status, &sinfo, args.node.as_deref())
+        .map_err(|none| CliError::Usage(none.to_string()))?;
+    let (node, partition) = (place.node.clone(), place.partition.clone());
+    let pairs = plan::pairs(scripts.len(), args.pairs, args.seed);
+    let wanted = Wanted { runs_each: usize::from(args.runs), pairs };
+    let about = About { node, partition, scripts, promise: args.max_slowdown };
+    if args.dry_run {
+        output.print(&show::planned(&submissions(&Canary::new(about, clock.now()), &wanted, &place)?))?;
+        return Ok(exit::OK);
+    }
+    let following =
+        Following { address, clock, place, wanted, record: None, canary: Canary::new(about, clock.now()) };
+    following.run(args, &mut client, output).await
+}
+
+/// What would be submitted, in order: for what, and by which words.
+fn submissions(canary: &Canary, wanted: &Wanted, place: &Place) -> Result<Vec<(Work, String)>, CliError> {
+    let alone = (0..canary.about.scripts.len())
+        .flat_map(|script| std::iter::repeat_n(Work::Alone { script }, wanted.runs_each));
+    let beside = wanted.pairs.iter().flat_map(|pair| [0, 1].map(|slot| Work::Beside { pair: *pair, slot }));
+    alone
+        .chain(beside)
+        .map(|work| {
+            let subject = &canary.about.scripts[work.script()].subject;
+            let words = subject.options.iter().cloned().chain(options(canary, place, work)?);
+            let words: Vec<String> =
+                ["sbatch".to_owned()].into_iter().chain(words).chain([subject.script.clone()]).collect();
+            Ok((work, words.join(" ")))
+        })
+        .collect()
+}
+
+/// The options of a job behind those of its user, but for its name and its begin.
+fn options(canary: &Canary, place: &Place, work: Work) -> Result<Vec<String>, CliError> {
+    let script = &canary.about.scripts[work.script()];
+    let promise = matches!(work, Work::Beside { .. }).then_some(canary.about.promise);
+    let colocate = scripts::colocate(script, promise)
+        .map_err(|why| unusable(Path::new(&script.subject.script), &why.to_string()))?;
+    let mut options = vec![format!("--partition={}", place.partition), format!("--colocate={colocate}")];
+    if !place.others.is_empty() {
+        options.push(format!("--exclude={}", place.others.join(",")));
+    }
+    Ok(options)
+}
+
+/// A canary that is being followed.
+struct Following<'a> {
+    address: &'a Target,
+    clock: &'a dyn Clock,
+    place: Place,
+    wanted: Wanted,
+    record: Option<Record>,
+    canary: Canary,
+}
+
+impl Following<'_> {
+    async fn run(
+        mut self,
+        args: &CanaryArgs,
+        client: &mut Operator,
+        output: &Output,
+    ) -> Result<ExitStatus, CliError> {
+        self.open(args.again).await?;
+        if !self.canary.has_pairs() {
+            self.canary.before = bound_now(client, self.clock.now()).await;
+        }
+        let is_left = tokio::select! {
+            outcome = self.follow(args.no_wait) => {
+                outcome?;
+                false
+            }
+            _ = tokio::signal::ctrl_c() => true,
+        };
+        let now = match connect(self.address).await {
+            Ok(mut client) => bound_now(&mut client, self.clock.now()).await,
+            Err(_) => None,
+        };
+        output.print(&show::answer(&self.canary, &self.wanted, now.as_ref()))?;
+        let is_open = self.canary.next(&self.wanted) != Next::Done;
+        if is_left || is_open {
+            eprintln!("pillion: the jobs go on; the same command follows them again");
+        }
+        let is_as_asked = self.canary.is_complete(&self.wanted) || (args.no_wait && is_open);
+        Ok(if is_as_asked && !is_left { exit::OK } else { exit::PROBLEM })
+    }
+
+    /// Takes up what there is of this canary; what failed is tried anew. One of other scripts has to be over first: its jobs would come to
+    /// stand beside ours.
+    async fn open(&mut self, is_again: bool) -> Result<(), CliError> {
+        let (record, known) = Record::open::<Canary>(&characterize::folder("canary")?, &self.place.node)?;
+        self.record = Some(record);
+        let Some(known) = known else { return Ok(()) };
+        let is_same = known.about == self.canary.about;
+        let anew = std::mem::replace(&mut self.canary, known);
+        if is_same && !is_again {
+            self.canary.retry();
+            return Ok(());
+        }
+        self.look().await?;
+        let open: Vec<String> =
+            self.canary.runs.iter().filter(|run| run.outcome.is_none()).map(show::named).collect();
+        if !open.is_empty() {
+            return Err(CliError::Usage(format!(
+                "another canary on {} is not over ({}); let its jobs end, or cancel them, or go on with its scripts and options",
+                self.place.node,
+                format::listed(open)
+            )));
+        }
+        if !is_same && !self.canary.runs.is_empty() {
+            eprintln!("pillion: the scripts or options have changed: the canary begins anew");
+        }
+        self.canary = anew;
+        Ok(())
+    }
+
+    fn save(&self) -> Result<(), CliError> {
+        self.record.as_ref().map_or(Ok(()), |record| record.save(&self.canary))
+    }
+
+    /// Submits and polls until nothing is left to do, or once.
+    async fn follow(&mut self, is_once: bool) -> Result<(), CliError> {
+        // A bar on a terminal, nothing in a pipe: indicatif looks by itself.
+        let count = self.wanted.run_count(self.canary.about.scripts.len());
+        let bar = ProgressBar::new(count as u64).with_style(characterize::style());
+        bar.enable_steady_tick(Duration::from_secs(1));
+        loop {
+            match self.look().await {
+                Ok(()) => {}
+                // The jobs do not need us: somebody restarts the scheduler or slurmctld, and we ask again.
+                Err(CliError::Unreachable { .. } | CliError::TryLater(_)) if !is_once => {
+                    bar.set_message("no answer; the jobs go on");
+                }
+                Err(error) => return Err(error),
+            }
+            match self.canary.next(&self.wanted) {
+                Next::Submit(works) => self.submit(&works).await?,
+                Next::Find(_) | Next::Wait => {}
+                Next::Done => break,
+            }
+            bar.set_position((self.canary.runs.len() - self.canary.open_count()) as u64);
+            let open = self.canary.runs.iter().filter(|run| run.outcome.is_none());
+            bar.set_message(open.map(show::named).collect::<Vec<_>>().join(", "));
+            if is_once {
+                break;
+            }
+            tokio::time::sleep(POLL_PERIOD).await;
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// Finds what may have been submitted, then asks what became of each that was.
+    async fn look(&mut self) -> Result<(), CliError> {
+        if let Next::Find(unsure) = self.canary.next(&self.wanted) {
+            self.find(&unsure).await?;
+        }
+        self.poll().await
+    }
+
+    async fn find(&mut self, unsure: &[usize]) -> Result<(), CliError> {
+        let runs: Vec<&plan::Run> = unsure.iter().filter_map(|at| self.canary.runs.get(*at)).collect();
+        let (found, is_sure) = slurm::find(&runs).await?;
+        // Those that are there first: what is missing is judged by its other.
+        for run in &mut self.canary.runs {
+            if run.job_id.is_none() {
+                run.job_id = found.get(&run.job_name).copied();
+            }
+        }
+        let now = self.clock.now();
+        for at in unsure.iter().rev().copied() {
+            if self.canary.runs.get(at).is_some_and(|run| run.job_id.is_none()) {
+                self.canary.forget(at, is_sure, now);
+            }
+        }
+        self.save()
+    }
+
+    async fn submit(&mut self, works: &[Work]) -> Result<(), CliError> {
+        let now = self.clock.now();
+        let first = self.canary.runs.len();
+        self.canary.intend(works, now + TOGETHER_TIME, now);
+        // Before: who is cut off behind this finds by the names what was submitted.
+        self.save()?;
+        for at in first..self.canary.runs.len() {
+            let run = self.canary.runs[at].clone();
+            let mut options = options(&self.canary, &self.place, run.work)?;
+            options.push(format!("--job-name={}", run.job_name));
+            options.extend(run.begin.map(|begin| format!("--begin={}", format::time(begin.seconds()))));
+            let subject = &self.canary.about.scripts[run.work.script()].subject;
+            let taken = if matches!(run.work, Work::Alone { .. }) { TAKEN_ALONE } else { TAKEN_TO_SHARE };
+            let submitted = submit(subject, &options, taken).await;
+            let run = &mut self.canary.runs[at];
+            match &submitted {
+                Ok(job_id) => (run.job_id, run.has_sbatch_ended) = (Some(*job_id), true),
+                Err(NotTaken { error, is_cancelled }) => {
+                    // One that did not end may still bring a job.
+                    run.has_sbatch_ended = !matches!(error, CliError::TryLater(_));
+                    run.outcome = is_cancelled.then(|| Outcome::Failed(error.to_string()));
+                    for later in &mut self.canary.runs[at + 1..] {
+                        later.has_sbatch_ended = true;
+                    }
+                }
+            }
+            self.save()?;
+            submitted?;
+        }
+        Ok(())
+    }
+
+    /// Asks what became of each open job.
+    async fn poll(&mut self) -> Result<(), CliError> {
+        let mut client = connect(self.address).await?;
+        let mut has_changed = false;
+        for at in 0..self.canary.runs.len() {
+            let run = &self.canary.runs[at];
+            let (None, Some(job_id)) = (&run.outcome, run.job_id) else { continue };
+            let response = job_status::ask(&mut client, job_id).await?;
+            if let Stands::Over(outcome) =
+                plan::stands(run, job_id, response.status.as_ref(), self.clock.now())
+            {
+                self.canary.runs[at].outcome = Some(outcome);
+                has_changed = true;
+            }
+        }
+        if has_changed { self.save() } else { Ok(()) }
+    }
+}
+
+/// What is told of bounds now; `None`: the caller is no operator, nothing was measured in the pool, or nobody answers.
+async fn bound_now(client: &mut Operator, now: UnixTime) -> Option<Bound> {
+    let request = ShadowRequest { since_seconds: (now - BOUND_TIME).seconds(), until_seconds: now.seconds() };
+    answer(client.shadow(request)).await.ok().as_ref().and_then(bound::of)
+}
