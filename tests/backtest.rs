@@ -20,7 +20,12 @@ fn fixtures() -> PathBuf {
 fn replayed(set: Set, data: &Path, promise: f64, seeds: u64) -> Report {
     let folder = tempfile::tempdir().expect("a folder");
     let written = convert(set, data, folder.path()).expect("the published files are well formed");
-    let [solo, pairs] = [&written[0], &written[1]].map(|file| std::fs::read(file).expect("just written"));
+    replayed_files([&written[0], &written[1]], promise, seeds)
+}
+
+/// SOLO.csv and PAIRS.csv.
+fn replayed_files(files: [&Path; 2], promise: f64, seeds: u64) -> Report {
+    let [solo, pairs] = files.map(|file| std::fs::read(file).expect("it is there"));
     let slowdown_ratio_max = SlowdownRatio::try_promise(promise).expect("a promise");
     let options = FileOptions {
         device_model: None,
@@ -86,6 +91,24 @@ fn promises_are_kept_on_a_p100() {
     let [ours, trees] =
         [PolicyName::Ours, PolicyName::ExtraTrees].map(|policy| score(&report, policy, Some(100)).s_kept);
     assert!(ours.expect("there is gain") > trees.expect("there is gain"), "Extra Trees keep more");
+}
+
+/// Programs of PyTorch under MPS, by `tests/gpu programs` on an H200 (docs/measurements). What they do alone varies by a tenth to
+/// a quarter from time to time, for they wait for the host: what was never seen may break a promise by that alone.
+#[test]
+fn promises_are_kept_on_an_h200_once_pairs_were_seen() {
+    let measured = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/measurements");
+    let [solo, pairs] =
+        ["SOLO", "PAIRS"].map(|what| measured.join(format!("2026-11-26-nvidia-h200-programs-{what}.csv")));
+    for promise in PROMISES {
+        let report = replayed_files([&solo, &pairs], promise, 6);
+        check_always(&report);
+        for observations in [20, 50, 100] {
+            let ours = score(&report, PolicyName::Ours, Some(observations));
+            assert!(ours.broken_fraction.is_some_and(|broken| broken < 0.02), "{ours:?}");
+            assert!(ours.s_kept.is_some_and(|kept| kept > 0.8), "{ours:?}");
+        }
+    }
 }
 
 #[test]

@@ -13,6 +13,17 @@ const USE_UNKNOWN: f64 = 0.6;
 const MEMORY_OF_USE: f64 = 0.4;
 /// What two tenants lose that both wait for memory all the time (the residual learns the rest).
 const MEMORY_LOSS: f64 = 0.3;
+/// What is lost to a neighbour on the same units, of the part of time in which both would use them.
+const COLLISION_LOSS: f64 = 0.25;
+/// How much is waited for units that neighbours hold, and how late that begins as they fill the device: a kernel that is there
+/// keeps its units until it ends, so that whoever fills them all lets nobody in and hardly notices, and whoever leaves a part
+/// free costs nobody anything. (Pairs without caps on a V100: beside 0.75 of the device 0.85 of the speed, beside 0.85 of it 0.55,
+/// beside 0.95 of it 0.3, however little the slower one needs; the faster one keeps 0.9.)
+const WAIT: f64 = 0.38;
+const WAIT_EXPONENT: i32 = 6;
+const WAIT_CAPACITY: f64 = 1.05;
+/// Who uses less of the device than this is seldom there to wait.
+const WAITS_ALWAYS_FRACTION: f64 = 0.15;
 /// The doubt about what is expected: where tenants are kept apart by caps whose effect alone was measured, where they meet
 /// on the same units and neither is sure to win, for a cap whose effect was not measured, and where nothing is known.
 const DOUBT_APART: f64 = 0.3;
@@ -33,6 +44,8 @@ pub(super) struct Appetite {
     pub(super) use_fraction: Option<f64>,
     /// The part of the device that it keeps busy alone, as far as that bounds what others can get; absent = unknown.
     load_fraction: Option<f64>,
+    /// The part of the compute units on which others find somebody at work, 0..=1; absent = unknown.
+    filled_fraction: Option<f64>,
     /// Memory bandwidth or memory busy time, 0..=1; absent = unknown.
     memory_fraction: Option<f64>,
     /// Speed alone under a cap of 0, 0.1, .. 1.0, growing; absent = not measured.
@@ -102,6 +115,12 @@ impl Appetite {
         Self {
             // A device whose kernels hardly fill it is busy all the time, and still has room.
             load_fraction: if is_time_sliced { busy.or(active) } else { sensitivity.or(active) },
+            // Time slices are dealt out in turn, and busy time says nothing of how full a device is.
+            filled_fraction: active
+                .into_iter()
+                .chain(sensitivity)
+                .reduce(f64::max)
+                .filter(|_| !is_time_sliced),
             use_fraction: use_fraction.map(|part| part.clamp(SPEED_MIN, 1.0)),
             memory_fraction: profile
                 .metrics
@@ -114,6 +133,16 @@ impl Appetite {
     /// The part of the compute units that it uses, 0..=1, known or assumed.
     fn use_or_assumed(&self) -> f64 {
         self.use_fraction.unwrap_or(USE_UNKNOWN)
+    }
+
+    /// Its time beside others on the same units, of which it fills the part `own` and they `filled`, over its time alone.
+    fn contested(&self, own: f64, pressure: f64, filled: f64) -> f64 {
+        let is_there = (self.use_or_assumed() / WAITS_ALWAYS_FRACTION).min(1.0);
+        let most = filled.min(1.0);
+        let waiting = is_there * WAIT * most.powi(WAIT_EXPONENT) / (WAIT_CAPACITY - most);
+        // Who of two that fill the device lets the other wait is not known: what one loses the other gets done.
+        let turns = (own + filled) / own.max(SPEED_MIN);
+        (1.0 + COLLISION_LOSS * self.use_or_assumed() * pressure + waiting).min(turns)
     }
 
     /// The part of the memory bandwidth that it uses, 0..=1, known or assumed.
@@ -183,17 +212,22 @@ pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expe
         let speed_fraction = speed_fraction.min(cap.max(SPEED_MIN));
         return Expected { speed_fraction, doubt: DOUBT_UNKNOWN, overlap, cap };
     }
-    let (mut pressure, mut memory) = (0.0, 0.0);
+    let (mut pressure, mut filled, mut memory) = (0.0, Some(0.0), 0.0);
     for other in others {
         let (appetite, other_cap) = (&appetites[other], caps[other]);
         let use_fraction = appetite.use_or_assumed();
-        pressure += use_fraction.min(other_cap) * self::overlap(cap, other_cap);
+        let overlap = self::overlap(cap, other_cap);
+        pressure += use_fraction.min(other_cap) * overlap;
+        filled = filled.zip(appetite.filled_fraction).map(|(sum, part)| sum + part.min(other_cap) * overlap);
         // Whoever has a part of the device presses in proportion to what it gets done.
         memory += appetite.memory_or_assumed() * appetite.alone_at(other_cap, use_fraction);
     }
     let this = &appetites[own];
-    let contested = 1.0 / (1.0 + this.use_or_assumed() * pressure);
-    let contention = 1.0 / contested * (1.0 + MEMORY_LOSS * this.memory_or_assumed() * memory);
+    let contested = match filled.zip(this.filled_fraction) {
+        Some((filled, own)) => this.contested(own.min(cap), pressure, filled),
+        None => 1.0 + this.use_or_assumed() * pressure,
+    };
+    let contention = contested * (1.0 + MEMORY_LOSS * this.memory_or_assumed() * memory);
     let alone = this.alone_at(cap, this.use_or_assumed());
     let of_cap = if cap < 1.0 && this.curve.is_none() { DOUBT_OF_CAP } else { 0.0 };
     let doubt = DOUBT_APART + DOUBT_OF_PRESSURE * pressure.min(1.0) + of_cap;
