@@ -3,8 +3,8 @@
 use pillion_api::StatusResponse;
 use std::collections::BTreeSet;
 
-/// States of a node in which Slurm starts jobs there.
-const STATES_UP: [&str; 3] = ["idle", "mixed", "allocated"];
+/// States of a node in which Slurm starts jobs there, now or when others have ended.
+const STATES_UP: [&str; 5] = ["idle", "mixed", "allocated", "completing", "planned"];
 
 /// What `sinfo` is asked for: a line a node and partition.
 pub const SINFO_FORMAT: &str = "%N|%R|%T";
@@ -129,7 +129,7 @@ mod tests {
         let found = place(&status(), SINFO, Some("n1")).unwrap();
         let others = ["n2", "n3", "n4"].map(str::to_owned).to_vec();
         assert_eq!(found, Place { node: "n1".into(), partition: "canary".into(), others });
-        let only = place(&status(), "n1|canary|mixed\nw1|gpu|idle\n", None).unwrap();
+        let only = place(&status(), "n1|canary|completing\nw1|gpu|idle\n", None).unwrap();
         assert_eq!((only.node.as_str(), only.others), ("n1", vec![]));
     }
 
