@@ -73,7 +73,10 @@ fn check_refusals(cluster: &Cluster) {
         (vec!["solver.sh", "solver.bash"], "are both named solver; rename one"),
         (vec!["-w", "w1", "solver.sh"], "w1 is in none of the pool's partitions (shared)"),
         (vec!["--sbatch=--account=nobodys", "--sbatch=--nonsense", "solver.sh"], "sbatch submitted nothing"),
-        (vec!["cpu.sh"], "sbatch submitted nothing: sbatch: error: pillion: this job is left as you wrote it"),
+        (
+            vec!["cpu.sh"],
+            "sbatch submitted nothing: sbatch: error: pillion: this job is left as you wrote it",
+        ),
         (vec!["--scheduler", "unix:/nowhere", "solver.sh"], "cannot reach the scheduler at unix:/nowhere"),
     ] {
         let output = canary(cluster, &[&["canary"], &words[..]].concat());
