@@ -93,7 +93,7 @@ fn promises_are_kept_on_a_p100() {
     assert!(ours.expect("there is gain") > trees.expect("there is gain"), "Extra Trees keep more");
 }
 
-/// Programs of PyTorch under MPS, by `tests/gpu programs` on an H200 (docs/measurements). What they do alone varies by a tenth to
+/// Programs of `PyTorch` under MPS, by `tests/gpu programs` on an H200 (docs/measurements). What they do alone varies by a tenth to
 /// a quarter from time to time, for they wait for the host: what was never seen may break a promise by that alone.
 #[test]
 fn promises_are_kept_on_an_h200_once_pairs_were_seen() {

@@ -14,7 +14,6 @@ use pillion_tests::process::Program;
 use pillion_tests::wait::wait_until;
 use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
-use serde_json::Value;
 use std::time::Duration;
 
 /// How long a condition may take.
@@ -48,24 +47,16 @@ fn cluster(policy: SharingPolicy) -> Cluster {
     })
     .unwrap();
     cluster.start_pillion().unwrap();
-    wait_until("the device", SOON, || Ok(!told(&cluster, &["nodes"])["nodes"][0]["devices"][0].is_null()))
-        .unwrap();
+    wait_until("the device", SOON, || {
+        Ok(!cluster.pillion_json(&["nodes"]).unwrap()["nodes"][0]["devices"][0].is_null())
+    })
+    .unwrap();
     cluster
-}
-
-/// What the command line says, as root sees it.
-fn told(cluster: &Cluster, arguments: &[&str]) -> Value {
-    let text = cluster.pillion_as("root", arguments).unwrap().arg("--json").stdout().unwrap();
-    serde_json::from_str(&text).unwrap()
 }
 
 /// What people are told.
 fn words(cluster: &Cluster, arguments: &[&str]) -> String {
     cluster.pillion_as("root", arguments).unwrap().stdout().unwrap()
-}
-
-fn profiles(cluster: &Cluster) -> Vec<Value> {
-    told(cluster, &["profile"])["profiles"].as_array().cloned().unwrap_or_default()
 }
 
 /// How a program is alone.
@@ -77,14 +68,18 @@ struct Alone {
 
 /// Runs a workload alone until it is known, and says how it was.
 fn make_known(cluster: &Cluster, user: &'static str, workload: &'static str) -> Alone {
-    let before = profiles(cluster).len();
+    let before = cluster.profiles().unwrap().len();
     let job = Job::submit(cluster, user, workload, KNOWN_SECONDS, &Wants::default());
     let speed = job.speeds_with(cluster, &[]).remove(0);
     cluster.wait_for_job(job.id, &["COMPLETED"], SOON).unwrap();
-    wait_until("its profile", SOON, || Ok(profiles(cluster).len() > before)).unwrap();
+    wait_until("its profile", SOON, || Ok(cluster.profiles().unwrap().len() > before)).unwrap();
     let name = format!("{user}/{workload}");
-    let profile =
-        profiles(cluster).into_iter().find(|it| it["workload_name"] == name.as_str()).unwrap_or_default();
+    let profile = cluster
+        .profiles()
+        .unwrap()
+        .into_iter()
+        .find(|it| it["workload_name"] == name.as_str())
+        .unwrap_or_default();
     let seen = [
         "sm_active_fraction",
         "sm_occupancy_fraction",

@@ -16,7 +16,6 @@ use pillion_tests::monitoring::get;
 use pillion_tests::wait::wait_until;
 use pillion_tests::{Cluster, ClusterSpec};
 use played::{Played, Watch};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -54,16 +53,6 @@ fn submit(cluster: &Cluster, profile: &str, work: &str, more: &[&str]) -> SlurmJ
     cluster.submit_as("alice", &script, &[&arguments, more].concat()).unwrap()
 }
 
-/// What the command line says, as root sees it.
-fn told(cluster: &Cluster, arguments: &[&str]) -> Value {
-    let text = cluster.pillion_as("root", arguments).unwrap().arg("--json").stdout().unwrap();
-    serde_json::from_str(&text).unwrap()
-}
-
-fn profiles(cluster: &Cluster) -> Vec<Value> {
-    told(cluster, &["profile"])["profiles"].as_array().cloned().unwrap_or_default()
-}
-
 /// What a start wrote down.
 fn environment(cluster: &Cluster, job: SlurmJobId) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(cluster.home("alice").join(format!("start.{job}"))).unwrap();
@@ -76,8 +65,8 @@ fn run_alone(cluster: &Cluster, title: &str, work: &str, metrics: &[&str]) {
     let job = submit(cluster, "solo", work, &[]);
     let played = Watch::new(cluster, "n1").follow(SOON);
     cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
-    wait_until("the profile of the run", SOON, || Ok(profiles(cluster).len() == 1)).unwrap();
-    let profile = profiles(cluster).remove(0);
+    wait_until("the profile of the run", SOON, || Ok(cluster.profiles().unwrap().len() == 1)).unwrap();
+    let profile = cluster.profiles().unwrap().remove(0);
     for metric in metrics {
         compare(title, metric, profile[*metric].as_f64(), played.mean(metric));
     }
@@ -119,7 +108,7 @@ fn run_pair(
         cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
     }
     both_run(jobs);
-    let pairs = told(cluster, &["pairs"]);
+    let pairs = cluster.pillion_json(&["pairs"]).unwrap();
     assert!(
         pairs["decisions"].as_array().is_some_and(|all| !all.is_empty()),
         "they were not paired: {pairs:#}"
@@ -180,7 +169,7 @@ fn promise(seen: &BTreeMap<String, String>) -> (f64, Option<u64>) {
 
 /// Where each metric of a node's first device comes from, as operators see it.
 fn source_of(cluster: &Cluster, metric: &str) -> String {
-    let nodes = told(cluster, &["nodes"]);
+    let nodes = cluster.pillion_json(&["nodes"]).unwrap();
     nodes["nodes"][0]["devices"][0]["metrics"][metric]["source"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -260,7 +249,7 @@ fn xpu_manager_alone() {
     for metric in ["energy_joules", "power_watts", "memory_bytes_used"] {
         wait_until(metric, SOON, || Ok(source_of(&cluster, metric) == "xpu-manager")).unwrap();
     }
-    let device = told(&cluster, &["nodes"])["nodes"][0]["devices"][0].clone();
+    let device = cluster.pillion_json(&["nodes"]).unwrap()["nodes"][0]["devices"][0].clone();
     assert_eq!(device["faults"][0]["kind"], "no-mechanism", "{device:#}");
     assert_eq!(device["mechanism"], "none", "{device:#}");
     let address = cluster.metrics_address("n1").unwrap();

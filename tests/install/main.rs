@@ -27,11 +27,13 @@ const UNITS: [&str; 5] = [
 /// Fast enough that a run alone counts after half a minute of real time (`policy.solo_seconds_min`).
 const DEVICES: &str = "socket = \"/run/pillion/simulated-device.sock\"\n[machine]\nnode = \"n1\"\ntime_scale = 60.0\n\
      [[machine.devices]]\nmodel = \"h200\"\nmechanism = \"none\"\n[[machine.devices]]\nmodel = \"h200\"\nmechanism = \"none\"\n";
-/// What is said to be done by hand.
-const EDITED: [(&str, &str); 2] = [
-    ("PartitionName=gpu Nodes=n1,n2", "PartitionName=gpu Nodes=n2"),
-    ("PartitionName=shared Nodes=n1", "PartitionName=shared Nodes=n1 MaxTime=1-0 DefMemPerCPU=100"),
-];
+/// What is said to be edited.
+const EDITED: [(&str, &str); 1] = [(
+    "PartitionName=gpu Nodes=n1,n2",
+    "PartitionName=shared Nodes=n1 MaxTime=1-0 DefMemPerCPU=100\nPartitionName=gpu Nodes=n2",
+)];
+/// Slurm's files, and ours, that setup may change.
+const CHANGED: &str = "/etc/slurm/slurm.conf /etc/slurm/gres.conf /etc/slurm/plugstack.conf /etc/slurm/job_submit.lua /etc/pillion/pillion.toml";
 /// Two that get on with each other.
 const WORKLOADS: [&str; 2] = ["resnet50-infer", "bert-small-batch"];
 /// What a job without the flag finds, on a node that is not the pool's, without what is another's with each job.
@@ -59,7 +61,8 @@ impl Reader {
         let block = self.next(first);
         let mut said = String::new();
         for host in block.language.split_whitespace().skip(1) {
-            let lines = block.lines.join("\n");
+            // The machines have no GPUs.
+            let lines = block.lines.join("\n").replace("--backend nvidia", "--backend simulated");
             let typed = site.machine(host).types(&lines);
             said += &typed.unwrap_or_else(|error| panic!("{error:?}\n{}", site.logs()));
         }
@@ -131,13 +134,74 @@ fn follow_slurm(machine: &Machine) {
     assert_eq!(machine.types(copies).unwrap(), two, "of a Slurm that may still run");
 }
 
-/// Slurm's own files by the diff, and Slurm started again in its order.
+/// What is in the files that setup changes, and what it enables.
+fn of_setup(machine: &Machine) -> String {
+    let units = "systemctl is-enabled pillion-scheduler.service pillion-rescue.timer pillion-agent.service 2>&1 || true";
+    machine
+        .types(&format!(
+            "for file in {CHANGED}; do ls -ln --time-style=+ $file; cat $file; done 2>&1 || true; {units}"
+        ))
+        .unwrap()
+}
+
+/// What is wrong is said in one sentence, and nothing is changed.
+fn refused(machine: &Machine, line: &str, why: &str) {
+    let before = of_setup(machine);
+    let said = machine.types(&format!("{line} 2>&1 || echo refused")).unwrap();
+    assert!(said.contains(why) && said.ends_with("refused\n"), "{line}: {said}");
+    assert_eq!(of_setup(machine), before, "{line}");
+}
+
+/// Who is not root, a name that is none, and a disk that is full: nothing is changed. Looking is anybody's.
+fn refuse_what_cannot_be(controller: &Machine) {
+    let setup = "pillion setup controller --nodes n1";
+    refused(controller, &format!("runuser -u {USER} -- {setup} --yes"), "run this as root");
+    refused(controller, &format!("{setup} --partition 'a b' --yes"), "is no name of a partition");
+    refused(controller, "pillion setup controller --yes", "say which nodes are to be the pool");
+    let kept = "/var/lib/pillion-setup";
+    controller
+        .types(&format!("mkdir -p {kept} && mount -t tmpfs -o size=4k,nr_inodes=64 none {kept}"))
+        .unwrap();
+    refused(controller, &format!("{setup} --yes"), "cannot write /var/lib/pillion-setup");
+    controller.types(&format!("umount {kept}")).unwrap();
+    let shown = controller.types_as(USER, setup).unwrap();
+    assert!(shown.contains("+Prolog=/etc/slurm/pillion/prolog"), "{shown}");
+}
+
+/// Slurm's own files by setup, and Slurm started again in its order.
 fn make_pool(site: &Site, reader: &mut Reader) {
-    reader.types(site, "pillion slurm-conf");
+    let controller = &site.controller;
+    refused(
+        controller,
+        "pillion setup controller --nodes n1 --yes",
+        "has nodes of the pool: take n1 out of it",
+    );
+    refused(
+        site.machine("n1"),
+        "pillion setup controller --nodes n1 --yes",
+        "names controller as SlurmctldHost",
+    );
+    refused(site.machine("n1"), "pillion setup node --backend nvidia --yes", "gives n1 no shards");
+    controller.edits(SLURM_CONF, &EDITED).unwrap();
+    refuse_what_cannot_be(controller);
+    let before = of_setup(controller);
+    reader.types(site, "pillion setup controller --nodes n1");
+    assert_eq!(of_setup(controller), before, "it only shows");
     reader.types(site, "scontrol update NodeName=n1 State=DRAIN");
-    site.controller.edits(SLURM_CONF, &EDITED).unwrap();
+    // Back, and on again: as if nothing had been.
+    let after = of_setup(controller);
+    assert_ne!(after, before);
+    controller.types("pillion setup controller --undo --yes 2>&1").unwrap();
+    assert_eq!(of_setup(controller), before, "after an undo");
+    refused(controller, "pillion setup controller --undo --yes", "there is nothing to undo");
+    controller
+        .types(
+            "(pillion setup controller --nodes n1 --yes && pillion setup controller --nodes n1 --yes) 2>&1",
+        )
+        .unwrap();
+    assert_eq!(of_setup(controller), after, "done again");
     for name in ["slurm.conf", "gres.conf", "plugstack.conf"] {
-        let text = site.controller.types(&format!("cat /etc/slurm/{name}")).unwrap();
+        let text = controller.types(&format!("cat /etc/slurm/{name}")).unwrap();
         for node in &site.nodes {
             node.writes(&format!("/etc/slurm/{name}"), &text).unwrap();
         }
@@ -154,7 +218,9 @@ fn make_pool(site: &Site, reader: &mut Reader) {
 /// Without PostgreSQL: one failed unit, one sentence, and no restarts.
 fn fail_without_postgres(site: &Site) {
     let controller = &site.controller;
-    controller.types("mv /usr/lib/postgresql /usr/lib/postgresql.away").unwrap();
+    controller
+        .types("systemctl stop pillion-scheduler; mv /usr/lib/postgresql /usr/lib/postgresql.away")
+        .unwrap();
     controller.types("systemctl start pillion-scheduler").unwrap();
     wait_until("end of a scheduler without PostgreSQL", SOON, || {
         Ok(state_of(controller, SCHEDULER, "ActiveState") == "failed")
@@ -168,18 +234,15 @@ fn fail_without_postgres(site: &Site) {
 }
 
 fn start_daemons(site: &Site, reader: &mut Reader) {
-    reader.types(site, "install -m 640 -g slurm");
-    site.controller.edits(CONFIG, &[("tcp = \"127.0.0.1:6820\"", "tcp = \"0.0.0.0:6820\"")]).unwrap();
     fail_without_postgres(site);
-    reader.types(site, "systemctl enable --now pillion-scheduler");
+    site.controller.types("systemctl start pillion-scheduler").unwrap();
     let user = site.controller.types("ps -o user= -C pillion-scheduler").unwrap();
     assert_eq!(user.trim(), "slurm", "the scheduler runs as SlurmUser");
 
-    reader.types(site, "install -m 640");
     let node = site.machine("n1");
     node.writes("/etc/pillion/devices.toml", DEVICES).unwrap();
     node.types("systemctl enable --now pillion-simulated-device").unwrap();
-    reader.types(site, "systemctl enable --now pillion-agent");
+    reader.types(site, "pillion setup node");
     wait_for("agent with two devices", SOON, || {
         let said = site.controller.types("pillion nodes --parsable2 --noheader 2>&1 || true")?;
         Ok(if said.matches("h200").count() == 2 { Look::Ready(()) } else { Look::NotYet(said) })

@@ -8,6 +8,7 @@ mod plan;
 mod replay;
 mod rightsize;
 mod scale;
+mod setup;
 mod shadow;
 
 pub use act::{DrainArgs, EventsArgs, EvictArgs, TopArgs, UndrainArgs};
@@ -18,6 +19,7 @@ pub use plan::{BacktestArgs, FirstRunsArg, ObjectiveArg, ObserveArg, PlanArgs, S
 pub use replay::{AnonymiseArgs, OrderArg, ReplayAction, ReplayArgs};
 pub use rightsize::RightsizeArgs;
 pub use scale::{BudgetArg, ScaleArgs};
+pub use setup::{BackendArg, SetupArgs};
 pub use shadow::{ShadowAction, ShadowArgs, ShadowReportArgs};
 
 use crate::address::Address;
@@ -123,6 +125,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Prints what Slurm's files need for a pool, as a diff; writes nothing
     SlurmConf(SlurmConfArgs),
+    /// Shows what this host needs beside the packages, and does it with --yes; --undo takes it back
+    Setup(SetupArgs),
     /// Checks, shows and prints the configuration file
     Config(ConfigArgs),
     /// Makes the secret that scheduler and agents share where they do not prove by MUNGE who they are

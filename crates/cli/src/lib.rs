@@ -27,6 +27,8 @@ pub mod format;
 pub mod names;
 pub mod output;
 pub mod plot;
+pub mod program;
+pub mod setup;
 pub mod slurm_conf;
 pub mod top;
 

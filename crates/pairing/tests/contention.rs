@@ -170,8 +170,9 @@ proptest! {
         }
     }
 
+    /// Whoever fills more of the device takes his turn of it from others: for himself only the rest holds.
     #[test]
-    fn more_demand_never_makes_anybody_faster(
+    fn more_demand_makes_nobody_faster_but_for_a_turn_on_the_units(
         tenants in prop::collection::vec(tenant(), 2..=3), device in device(), who in 0..3_usize, what in 0..5_usize, more in 0.0..1.0_f64,
     ) {
         let mut heavier = tenants.clone();
@@ -184,7 +185,11 @@ proptest! {
         if let Some(feature) = features.into_iter().nth(what) {
             profile.metrics.set_known(feature, profile.metrics.get(feature).map(|value| value + more));
         }
-        for (before, after) in predict(&tenants, device).unwrap().iter().zip(predict(&heavier, device).unwrap()) {
+        let estimates = predict(&tenants, device).unwrap().into_iter().zip(predict(&heavier, device).unwrap());
+        for (index, (before, after)) in estimates.enumerate() {
+            if index == who % tenants.len() && what < 2 {
+                continue;
+            }
             prop_assert!(after.speed_fraction <= before.speed_fraction + 1e-9);
             prop_assert!(after.speed_fraction_low <= before.speed_fraction_low + 1e-9);
         }

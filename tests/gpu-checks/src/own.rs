@@ -6,7 +6,8 @@
 
 use crate::bench::{Bench, Limits};
 use crate::ours::Ours;
-use crate::programs::{command, end, until};
+use crate::pairs;
+use crate::programs::{command, end, until, with_cuda_variables};
 use crate::report::{Findings, Measured, table};
 use crate::results::{Results, Together};
 use pillion_core::metric::Metric;
@@ -109,12 +110,7 @@ impl Program {
         let (name, arguments) = named.words.split_first().ok_or("a program without a name")?;
         let mut command = command(name);
         command.args(arguments);
-        for name in std::env::vars_os().map(|(name, _)| name) {
-            if name.to_string_lossy().starts_with("CUDA_") {
-                command.env_remove(name);
-            }
-        }
-        command.envs(bench.variables(Limits::cap(cap)));
+        with_cuda_variables(&mut command, &bench.variables(Limits::cap(cap)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut process = command.spawn().map_err(|error| format!("{}: {error}", named.name))?;
         let input = process.stdin.take();
@@ -209,9 +205,6 @@ impl Group {
     }
 }
 
-/// What was measured in one section, for people.
-type Rows = Vec<Vec<String>>;
-
 /// The programs, each started without a cap; what is measured is left in `results`.
 pub struct Session {
     named: Vec<Named>,
@@ -244,7 +237,7 @@ impl Session {
     /// # Errors
     /// A sentence: who fails.
     pub fn alone(&mut self, ours: &mut Ours, results: &mut Results) -> Measured {
-        let mut rows = Rows::new();
+        let mut rows = Vec::new();
         for (named, program) in self.named.iter().zip(&mut self.uncapped.programs) {
             program.say("go")?;
             std::thread::sleep(WARM_UP);
@@ -294,8 +287,8 @@ impl Session {
             }
         }
         let firsts = firsts.as_mut().unwrap_or(&mut self.uncapped);
-        let (mut rows, mut missing) = (Rows::new(), 0);
-        for [first, second] in pairs(self.named.len(), caps) {
+        let (mut found, mut missing) = (Vec::new(), 0);
+        for [first, second] in numbers(self.named.len(), caps) {
             if !has_time() {
                 missing += 1;
                 continue;
@@ -305,15 +298,10 @@ impl Session {
             let power_watts = ours.reading()?.metrics.get(Metric::PowerWatts);
             let workloads = [first, second].map(|index| self.named[index].name.clone());
             let speed_fractions = [both[0] / whole[first], both[1] / whole[second]];
-            rows.push(row(&workloads, speed_fractions));
-            results.pairs.push(Together { workloads, caps, speed_fractions, power_watts });
+            found.push(Together { workloads, caps, speed_fractions, power_watts });
         }
-        let heading = ["programs", "first: speed, of that alone without a cap", "second: the same", "sum"];
-        let text = format!(
-            "Over {} s each. A sum above 1 is a gain.\n\n{}",
-            RUN.as_secs_f64(),
-            table(&heading, rows)
-        );
+        let text = pairs::text(&found, RUN);
+        results.pairs.append(&mut found);
         let skipped = (missing > 0).then(|| format!("{missing} pairs: no time was left"));
         Ok(Findings { text, apart: 0, skipped: skipped.into_iter().collect() })
     }
@@ -324,15 +312,9 @@ impl Session {
 }
 
 /// Each two programs once, by their numbers; of two under different caps both ways round.
-fn pairs(count: usize, caps: [u32; 2]) -> Vec<[usize; 2]> {
+fn numbers(count: usize, caps: [u32; 2]) -> Vec<[usize; 2]> {
     let from = |first: usize| if caps[0] == caps[1] { first } else { 0 };
     (0..count).flat_map(|first| (from(first)..count).map(move |second| [first, second])).collect()
-}
-
-fn row(workloads: &[String; 2], speed_fractions: [f64; 2]) -> Vec<String> {
-    let [of_first, of_second] = speed_fractions.map(|speed| format!("{speed:.3}"));
-    let sum = speed_fractions.iter().sum::<f64>();
-    vec![format!("{} beside {}", workloads[0], workloads[1]), of_first, of_second, format!("{sum:.3}")]
 }
 
 #[cfg(test)]
@@ -362,8 +344,8 @@ mod tests {
 
     #[test]
     fn two_are_measured_once_and_under_different_caps_both_ways_round() {
-        assert_eq!(pairs(8, [50, 50]).len(), 36);
-        assert_eq!(pairs(8, [30, 70]).len(), 64);
-        assert!(pairs(3, [100, 100]).contains(&[1, 1]), "two of a kind too");
+        assert_eq!(numbers(8, [50, 50]).len(), 36);
+        assert_eq!(numbers(8, [30, 70]).len(), 64);
+        assert!(numbers(3, [100, 100]).contains(&[1, 1]), "two of a kind too");
     }
 }

@@ -54,7 +54,7 @@ pub fn together(
         Ok(())
     });
     // What was measured before something failed is measured.
-    let text = text(&found);
+    let text = text(&found, RUN);
     results.pairs.append(&mut found);
     bench.stop()?;
     measured?;
@@ -108,7 +108,8 @@ fn both(first: &mut Tenant, second: &mut Tenant) -> Result<[f64; 2], String> {
     Ok([of_first?, of_second?])
 }
 
-fn text(pairs: &[Together]) -> String {
+/// What was measured of pairs, each over `run`, in a table.
+pub fn text(pairs: &[Together], run: Duration) -> String {
     let rows = pairs.iter().map(|pair| {
         let [first, second] = &pair.workloads;
         let [of_first, of_second] = pair.speed_fractions.map(|speed| format!("{speed:.3}"));
@@ -116,7 +117,7 @@ fn text(pairs: &[Together]) -> String {
         vec![format!("{first} beside {second}"), of_first, of_second, format!("{sum:.3}")]
     });
     let heading = ["workloads", "first: speed, of that alone without a cap", "second: the same", "sum"];
-    format!("Over {} s each. A sum above 1 is a gain.\n\n{}", RUN.as_secs_f64(), table(&heading, rows))
+    format!("Over {} s each. A sum above 1 is a gain.\n\n{}", run.as_secs_f64(), table(&heading, rows))
 }
 
 #[cfg(test)]
@@ -139,6 +140,6 @@ mod tests {
             speed_fractions: [0.5, 0.75],
             power_watts: None,
         };
-        assert!(text(&[pair]).ends_with("| compute beside bandwidth | 0.500 | 0.750 | 1.250 |\n"));
+        assert!(text(&[pair], RUN).ends_with("| compute beside bandwidth | 0.500 | 0.750 | 1.250 |\n"));
     }
 }

@@ -31,6 +31,16 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     Command::new(program)
 }
 
+/// Gives a program these variables, and of ours no other that CUDA knows.
+pub fn with_cuda_variables(command: &mut Command, variables: &[(String, String)]) {
+    for name in std::env::vars_os().map(|(name, _)| name) {
+        if name.to_string_lossy().starts_with("CUDA_") {
+            command.env_remove(name);
+        }
+    }
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+}
+
 /// Waits until `holds`, `deadline` at most.
 pub fn until(deadline: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let begun = now();

@@ -3,7 +3,7 @@
 use crate::client::Line;
 use crate::cuda::{CudaError, Facts};
 use crate::kernels::Workload;
-use crate::programs::{command, end, now, until};
+use crate::programs::{command, end, now, until, with_cuda_variables};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -110,12 +110,7 @@ impl Tenant {
         };
         command.args(["client", "--workload", client.workload.name(), "--seconds", SECONDS_MAX]);
         command.args(["--held-bytes", &client.held_bytes.to_string()]);
-        for name in std::env::vars_os().map(|(name, _)| name) {
-            if name.to_string_lossy().starts_with("CUDA_") {
-                command.env_remove(name);
-            }
-        }
-        command.envs(client.variables.iter().map(|(name, value)| (name, value)));
+        with_cuda_variables(&mut command, &client.variables);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut process = command.spawn().map_err(|error| format!("no client: {error}"))?;
         let input = process.stdin.take();

@@ -3,7 +3,7 @@
 //! not seen to take the double up, so that this is not asked of it here.
 
 use super::parts;
-use crate::{SOON, cluster, submit, told};
+use crate::{SOON, cluster, submit};
 use pillion_core::device::Mechanism;
 use pillion_tests::Cluster;
 use pillion_tests::cluster::spec::NodeBackend;
@@ -12,14 +12,14 @@ use pillion_tests::wait::{Look, wait_for, wait_until};
 
 /// Why the node has no device to share, as operators are told.
 fn fault(cluster: &Cluster) -> Option<String> {
-    let nodes = told(cluster, &["nodes"]);
+    let nodes = cluster.pillion_json(&["nodes"]).unwrap();
     let faults = nodes["nodes"][0]["setup"]["faults"].as_array().cloned().unwrap_or_default();
     let fault = faults.iter().find(|fault| fault["kind"] == "no-devices")?;
     Some(fault["detail"].as_str().unwrap_or_default().to_owned())
 }
 
 fn device_count(cluster: &Cluster) -> usize {
-    told(cluster, &["nodes"])["nodes"][0]["devices"].as_array().map_or(0, Vec::len)
+    cluster.pillion_json(&["nodes"]).unwrap()["nodes"][0]["devices"].as_array().map_or(0, Vec::len)
 }
 
 /// A cluster whose one pool node has the vendor's library and nothing below it.

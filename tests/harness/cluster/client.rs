@@ -8,6 +8,7 @@ use crate::process::Program;
 use crate::testbed;
 use crate::wait::{Look, wait_for};
 use pillion_core::SlurmJobId;
+use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -95,6 +96,25 @@ impl Cluster {
             .and_then(|id| id.parse().ok())
             .filter(|_| output.status.success());
         Ok(Submission { job, said })
+    }
+
+    /// What `pillion` tells root, as JSON.
+    ///
+    /// # Errors
+    /// Where it fails, with what it said.
+    pub fn pillion_json(&self, arguments: &[&str]) -> Result<Value> {
+        let text = self.pillion_as("root", arguments)?.arg("--json").stdout()?;
+        serde_json::from_str(&text).map_err(|error| {
+            HarnessError::Refused(format!("'pillion {}' says no JSON: {error}", arguments.join(" ")))
+        })
+    }
+
+    /// The profiles that are remembered.
+    ///
+    /// # Errors
+    /// As [`Cluster::pillion_json`].
+    pub fn profiles(&self) -> Result<Vec<Value>> {
+        Ok(self.pillion_json(&["profile"])?["profiles"].as_array().cloned().unwrap_or_default())
     }
 
     /// `scontrol` as root.

@@ -26,6 +26,7 @@ pub mod report;
 pub mod rescue;
 pub mod rightsize;
 pub mod scale;
+pub mod setup;
 pub mod shadow;
 pub mod slurm_conf;
 pub mod snapshot;
@@ -80,6 +81,7 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         }
         Command::Doctor(doctor) => return doctor::run(doctor, &args.global, clock, output).await,
         Command::SlurmConf(slurm_conf) => return slurm_conf::run(slurm_conf, &args.global, output),
+        Command::Setup(order) => return setup::run(order, &args.global, output).await,
         Command::Config(config) => return config::run(config, &args.global, output),
         Command::Keygen(order) => keygen::run(order, &args.global, clock.now())?,
         Command::Rescue(rescue) => {

@@ -8,6 +8,7 @@ use crate::exit::{self, ExitStatus};
 use crate::format::clean;
 use crate::output::{Answer, Block, Output, Table, json};
 use crate::slurm_conf::{Files, Pool, Proposal, SLURM_CONF, propose};
+use pillion_config::slurm_files::{matching, read_text};
 use pillion_slurm::expand;
 use serde::Serialize;
 use similar::TextDiff;
@@ -28,6 +29,7 @@ pub fn run(args: &SlurmConfArgs, global: &Global, output: &Output) -> Result<Exi
     let pool = pool(args, &config)?;
     let files = read_all(&directory)?;
     let mut proposal = propose(&files, &pool);
+    proposal.by_hand = [std::mem::take(&mut proposal.must_first), proposal.by_hand].concat();
     for name in outside(&directory, &files, &proposal.files) {
         let directory = directory.display();
         proposal
@@ -41,13 +43,13 @@ pub fn run(args: &SlurmConfArgs, global: &Global, output: &Output) -> Result<Exi
     Ok(exit::OK)
 }
 
-fn usual_directory(config: &Config) -> PathBuf {
+pub(super) fn usual_directory(config: &Config) -> PathBuf {
     let named = std::env::var_os("SLURM_CONF").map(PathBuf::from).or_else(|| config.slurm.conf.clone());
     let directory = named.as_deref().and_then(Path::parent).filter(|it| it.is_absolute());
     directory.unwrap_or(Path::new(DIRECTORY)).to_owned()
 }
 
-fn pool(args: &SlurmConfArgs, config: &Config) -> Result<Pool, CliError> {
+pub(super) fn pool(args: &SlurmConfArgs, config: &Config) -> Result<Pool, CliError> {
     let no_list =
         |text: &str| CliError::Usage(format!("'{text}' is no list of nodes; write n[1-2] or n1,n2"));
     let names = expand(&args.nodes).map_err(|_| no_list(&args.nodes))?;
@@ -61,10 +63,17 @@ fn pool(args: &SlurmConfArgs, config: &Config) -> Result<Pool, CliError> {
         })?,
     };
     let configured = config.pool.partitions.first().map_or("shared", String::as_str);
+    let partition = args.partition.as_deref().unwrap_or(configured);
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.+".contains(letter);
+    if partition.is_empty() || !partition.chars().all(is_plain) || partition.eq_ignore_ascii_case("default") {
+        return Err(CliError::Usage(format!(
+            "'{partition}' is no name of a partition: letters, digits and _-.+ make one"
+        )));
+    }
     Ok(Pool {
         nodes: args.nodes.clone(),
         names: names.iter().map(|name| name.as_str().to_owned()).collect(),
-        partition: args.partition.clone().unwrap_or_else(|| configured.to_owned()),
+        partition: partition.to_owned(),
         devices,
     })
 }
@@ -77,7 +86,7 @@ fn device_files(list: &str) -> Option<Vec<String>> {
 }
 
 /// The files that matter, with what slurm.conf includes. One that is not there is an empty one.
-fn read_all(directory: &Path) -> Result<Files, CliError> {
+pub(super) fn read_all(directory: &Path) -> Result<Files, CliError> {
     let mut files = Files::default();
     let mut wanted: Vec<String> = [SLURM_CONF, "gres.conf", "job_submit.lua"].map(str::to_owned).into();
     while let Some(name) = wanted.pop() {
@@ -90,6 +99,14 @@ fn read_all(directory: &Path) -> Result<Files, CliError> {
             Err(source) => return Err(CliError::file("read", &path)(source)),
         };
         wanted.extend(files.missing());
+    }
+    for pattern in files.plugstack_includes() {
+        let folder = pattern.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+        for path in matching(&directory.join(&pattern)) {
+            // One that may not be read loads no plugin that we could know of; Slurm passes one that is not there over.
+            let (Some(name), Ok(text)) = (path.file_name(), read_text(&path)) else { continue };
+            files.0.insert(format!("{folder}{}", name.to_string_lossy()), text);
+        }
     }
     Ok(files)
 }
@@ -115,17 +132,22 @@ fn answer(directory: &Path, before: &Files, proposal: &Proposal) -> Answer {
 fn diff(directory: &Path, before: &Files, after: &Files) -> String {
     let mut text = String::new();
     for (name, new) in after.0.iter().filter(|(name, new)| before.text(name) != new.as_str()) {
-        let old = before.text(name);
-        let inside = within(directory, name);
-        let from = if old.is_empty() { "/dev/null".to_owned() } else { format!("a/{inside}") };
-        let diff = TextDiff::from_lines(old, new.as_str());
-        text += &diff
-            .unified_diff()
-            .context_radius(CONTEXT_LINES)
-            .header(&from, &format!("b/{inside}"))
-            .to_string();
+        let old = Some(before.text(name)).filter(|text| !text.is_empty());
+        text += &unified(&within(directory, name), old, Some(new));
     }
     text
+}
+
+/// One file, of an absolute path; `None`: there is none.
+pub(super) fn diff_of(path: &Path, old: Option<&str>, new: Option<&str>) -> String {
+    unified(path.display().to_string().trim_start_matches('/'), old, new)
+}
+
+fn unified(name: &str, old: Option<&str>, new: Option<&str>) -> String {
+    let head =
+        |side: &str, text: Option<&str>| text.map_or("/dev/null".to_owned(), |_| format!("{side}/{name}"));
+    let diff = TextDiff::from_lines(old.unwrap_or_default(), new.unwrap_or_default());
+    diff.unified_diff().context_radius(CONTEXT_LINES).header(&head("a", old), &head("b", new)).to_string()
 }
 
 /// A file's name as seen from the directory, if it lies in it.
@@ -195,6 +217,28 @@ mod tests {
     }
 
     #[test]
+    fn a_plugin_that_an_included_file_loads_is_not_loaded_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        std::fs::create_dir(folder.path().join("plugstack.conf.d")).unwrap();
+        write("slurm.conf", "NodeName=n1 CPUs=8 Gres=gpu:2\n");
+        write("plugstack.conf", "include plugstack.conf.d/*.conf\n");
+        write("plugstack.conf.d/pyxis.conf", "required /usr/lib/spank_pyxis.so\n");
+        let proposed = || {
+            let files = read_all(folder.path()).unwrap();
+            let proposal = propose(&files, &pool(&args("n1"), &Config::default()).unwrap());
+            (diff(folder.path(), &files, &proposal.files), proposal.must_first.join("; "))
+        };
+        let (text, _) = proposed();
+        assert!(text.contains("+optional /usr/lib/pillion/pillion.so") && !text.contains("pyxis"), "{text}");
+        write("plugstack.conf.d/pillion.conf", "optional /usr/lib/pillion/pillion.so\n");
+        let (text, first) = proposed();
+        assert!(!text.contains("pillion.so") && !first.contains("pillion.so"), "{text} {first}");
+        write("plugstack.conf.d/pillion.conf", "required /usr/lib/pillion/pillion.so\n");
+        assert!(proposed().1.contains("loads pillion.so as 'required'"), "{}", proposed().1);
+    }
+
+    #[test]
     fn included_files_are_named_as_patch_reaches_them() {
         let texts = ["/etc/slurm/in.conf", "/srv/out.conf", "../up.conf"]
             .map(|name| (name.to_owned(), "A=1\n".to_owned()));
@@ -208,6 +252,11 @@ mod tests {
     fn what_is_no_list_and_what_is_no_directory_is_said() {
         let error = pool(&args("n[1-"), &Config::default()).unwrap_err().to_string();
         assert_eq!(error, "'n[1-' is no list of nodes; write n[1-2] or n1,n2");
+        for partition in ["", "shared gpu", "a\nSlurmUser=root", "DEFAULT", "a,b"] {
+            let args = SlurmConfArgs { partition: Some(partition.to_owned()), ..args("n1") };
+            let error = pool(&args, &Config::default()).unwrap_err().to_string();
+            assert!(error.contains("is no name of a partition"), "{error}");
+        }
         assert!(read_all(Path::new("/nowhere")).is_err());
         let files = |list: &str| device_files(list).unwrap_or_default().join(" ");
         assert_eq!(files("/dev/dri/renderD[128-129]"), "/dev/dri/renderD128 /dev/dri/renderD129");

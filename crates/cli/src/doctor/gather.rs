@@ -8,17 +8,13 @@ use crate::commands::status;
 use crate::config::{CONFIG_PATH, Config};
 use crate::error::CliError;
 use crate::format::clean;
+use crate::program::{Said, run_program, run_with_input};
 use pillion_api::StatusResponse;
 use pillion_config::slurm_files::{lines_of_ours, matching, plugin_version, plugstack, read_text};
 use pillion_core::{UnixTime, report};
 use pillion_slurm::{CommandSlurm, Slurm as _, SlurmError};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use tokio::io::AsyncWriteExt as _;
-
-/// How long a program of the system may take.
-const PROGRAM_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Everything, as it is now.
 ///
@@ -265,48 +261,6 @@ fn refused(said: &Said) -> Credential {
     Credential::Refused(clean(said.complaint.lines().next().unwrap_or_default()))
 }
 
-/// What a program did.
-struct Said {
-    succeeded: bool,
-    text: String,
-    complaint: String,
-}
-
-/// Runs a program of the system that only reads: whether it succeeded, and what it printed.
-async fn run_program(program: &Path, arguments: &[&str]) -> Known<(bool, String)> {
-    let said = run_with_input(program, arguments, "").await?;
-    Ok((said.succeeded, said.text))
-}
-
-async fn run_with_input(program: &Path, arguments: &[&str], input: &str) -> Known<Said> {
-    use std::process::Stdio;
-    let name = program.display();
-    let mut command = tokio::process::Command::new(program);
-    command
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    let run = async {
-        let mut child = command.spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // A program that reads nothing may be gone by now.
-            let _ = stdin.write_all(input.as_bytes()).await;
-        }
-        child.wait_with_output().await
-    };
-    match tokio::time::timeout(PROGRAM_DEADLINE, run).await {
-        Err(_) => Err(format!("{name} did not answer within {} s", PROGRAM_DEADLINE.as_secs())),
-        Ok(Err(error)) => Err(format!("cannot run {name}: {error}")),
-        Ok(Ok(output)) => Ok(Said {
-            succeeded: output.status.success(),
-            text: String::from_utf8_lossy(&output.stdout).into_owned(),
-            complaint: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -367,14 +321,5 @@ mod tests {
         assert!(!found(None, Some(&status)).is_reported, "the usual place goes first");
         std::fs::write(&elsewhere, "").unwrap();
         assert!(!found(Some(&elsewhere), Some(&status)).is_reported, "what is named goes first");
-    }
-
-    #[tokio::test]
-    async fn what_a_program_is_given_and_says_is_passed_on() {
-        let said = run_with_input(Path::new("sh"), &["-c", "cat; echo why >&2; exit 3"], "text")
-            .await
-            .expect("runs");
-        assert_eq!((said.succeeded, said.text.as_str(), said.complaint.as_str()), (false, "text", "why\n"));
-        assert!(run_with_input(Path::new("/nowhere/munge"), &[], "").await.is_err());
     }
 }

@@ -45,6 +45,33 @@ impl Files {
         let named = lines.find_map(|(_, line)| line.get("PlugStackConfig").map(str::to_owned));
         named.unwrap_or_else(|| PLUGSTACK.to_owned())
     }
+    /// What plugstack.conf includes, as it stands there: `plugstack.conf.d/*`.
+    pub fn plugstack_includes(&self) -> Vec<String> {
+        let text = self.text(&self.plugstack()).to_owned();
+        let included = |line: &str| {
+            let (word, rest) = line.trim().split_once(char::is_whitespace)?;
+            (word == "include").then(|| rest.split_whitespace().next().map(str::to_owned))?
+        };
+        text.lines().filter_map(included).collect()
+    }
+    /// plugstack.conf with the files that it includes, as far as they are here.
+    pub(super) fn plugstack_text(&self) -> String {
+        let mut text = self.text(&self.plugstack()).to_owned();
+        let patterns = self.plugstack_includes();
+        let fits = |name: &str| {
+            patterns.iter().any(|pattern| match pattern.split_once('*') {
+                None => pattern == name,
+                Some((start, end)) => {
+                    name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
+                }
+            })
+        };
+        for (_, included) in self.0.iter().filter(|(name, _)| fits(name)) {
+            text.push('\n');
+            text.push_str(included);
+        }
+        text
+    }
     /// Puts a text in the place of another.
     pub(super) fn replace(&mut self, name: &str, place: std::ops::Range<usize>, text: &str) {
         if let Some(file) = self.0.get_mut(name) {

@@ -27,7 +27,7 @@ pub(super) fn propose(proposal: &mut Proposal, pool: &Pool) {
                 proposal.files.replace(file, line.place.clone(), "");
             }
         } else if line.get("NodeName").is_none_or(|nodes| !names(nodes).is_disjoint(&pool.names)) {
-            proposal.note(format!(
+            proposal.first(format!(
                 "{file} has '{}', which holds for nodes of the pool and others: give the others a line of their own with NodeName=",
                 proposal.files.text(file)[line.place.clone()].trim_end()
             ));

@@ -11,6 +11,7 @@
 
 mod files;
 mod gres;
+mod hosts;
 mod line;
 mod nodes;
 mod proposal;
@@ -20,14 +21,22 @@ mod taken_whole;
 mod tests;
 
 pub use files::{Files, SLURM_CONF};
+pub use hosts::Served;
 pub use proposal::{Pool, Proposal};
 
 /// What the files need.
 pub fn propose(files: &Files, pool: &Pool) -> Proposal {
-    let mut proposal = Proposal { files: files.clone(), by_hand: Vec::new() };
+    let mut proposal = Proposal { files: files.clone(), ..Proposal::default() };
     settings::propose(&mut proposal);
     nodes::propose(&mut proposal, pool);
     gres::propose(&mut proposal, pool);
     taken_whole::propose(&mut proposal, pool);
+    proposal
+}
+
+/// What the files of a host need that is no controller: the plugin's line.
+pub fn propose_plugin(files: &Files) -> Proposal {
+    let mut proposal = Proposal { files: files.clone(), ..Proposal::default() };
+    taken_whole::plugstack(&mut proposal);
     proposal
 }

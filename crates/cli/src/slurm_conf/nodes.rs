@@ -67,7 +67,7 @@ fn node_lines(proposal: &mut Proposal, pool: &Pool, count: usize) {
             continue;
         }
         if !here.is_subset(&pool.names) {
-            proposal.note(format!(
+            proposal.first(format!(
                 "NodeName={} has nodes of the pool and others: split the line, then run this again",
                 line.get("NodeName").unwrap_or_default()
             ));
@@ -79,12 +79,12 @@ fn node_lines(proposal: &mut Proposal, pool: &Pool, count: usize) {
     let missing: Vec<&String> = pool.names.difference(&described).collect();
     if !missing.is_empty() {
         let missing: Vec<&str> = missing.into_iter().map(String::as_str).collect();
-        proposal.note(format!(
+        proposal.first(format!(
             "no NodeName line describes {}: add one with CPUs, RealMemory and Gres",
             missing.join(",")
         ));
     } else if count == 0 {
-        proposal.note(
+        proposal.first(
             "the pool's nodes name no gpu in Gres: say how many there are with --devices, '/dev/nvidia[0-3]'",
         );
     }
@@ -126,7 +126,7 @@ fn partition(proposal: &mut Proposal, pool: &Pool) {
         let nodes = line.get("Nodes").unwrap_or_default();
         let shared = names(nodes).intersection(&pool.names).count();
         if shared > 0 || nodes.eq_ignore_ascii_case("ALL") {
-            proposal.note(format!(
+            proposal.first(format!(
                 "PartitionName={name} Nodes={nodes} has nodes of the pool: take {} out of it, for whole-GPU jobs there would \
                  get GPUs that others hold shards of",
                 pool.nodes
@@ -147,7 +147,7 @@ fn partition(proposal: &mut Proposal, pool: &Pool) {
         return proposal.files.append(SLURM_CONF, &text);
     };
     if names(line.get("Nodes").unwrap_or_default()) != pool.names {
-        proposal.note(format!(
+        proposal.first(format!(
             "PartitionName={} has Nodes={}, and the pool is {}",
             pool.partition,
             line.get("Nodes").unwrap_or_default(),

@@ -22,6 +22,8 @@ pub struct Proposal {
     pub files: Files,
     /// What has to be done by hand, a sentence each.
     pub by_hand: Vec<String>,
+    /// The same, of what has to be done before any of this is of use, or without harm.
+    pub must_first: Vec<String>,
 }
 
 impl Proposal {
@@ -29,6 +31,13 @@ impl Proposal {
         let sentence = sentence.into();
         if !self.by_hand.contains(&sentence) {
             self.by_hand.push(sentence);
+        }
+    }
+    /// The same, of what has to be done before the files are changed.
+    pub(super) fn first(&mut self, sentence: impl Into<String>) {
+        let sentence = sentence.into();
+        if !self.must_first.contains(&sentence) {
+            self.must_first.push(sentence);
         }
     }
 }

@@ -57,7 +57,7 @@ fn value(proposal: &mut Proposal, key: &str, wanted: &str) {
         None => proposal.files.append(SLURM_CONF, &format!("{key}={wanted}\n")),
         Some((_, pair)) if pair.value.eq_ignore_ascii_case(wanted) => {}
         Some((file, pair)) => {
-            proposal.note(format!(
+            proposal.first(format!(
                 "{key} was {}: with another {key} slurmctld may drop the jobs that it knows; change it when none run",
                 pair.value
             ));

@@ -14,21 +14,22 @@ pub(super) fn propose(proposal: &mut Proposal, pool: &Pool) {
     job_submit(proposal, pool);
 }
 
-fn plugstack(proposal: &mut Proposal) {
+pub(super) fn plugstack(proposal: &mut Proposal) {
     let name = proposal.files.plugstack();
-    let text = proposal.files.text(&name);
-    if let Some((word, _)) = lines_of_ours(text).into_iter().find(|(word, _)| word != "optional") {
-        proposal.note(format!("{name} loads pillion.so as '{word}': write 'optional', for a required plugin that fails drains its node"));
-    } else if lines_of_ours(text).is_empty() {
+    let text = proposal.files.plugstack_text();
+    // The name of a file that is included may have ours in it, too.
+    let lines: Vec<(String, String)> =
+        lines_of_ours(&text).into_iter().filter(|(word, _)| word != "include").collect();
+    if let Some((word, _)) = lines.iter().find(|(word, _)| word != "optional") {
+        proposal.first(format!("{name} loads pillion.so as '{word}': write 'optional', for a required plugin that fails drains its node"));
+    } else if lines.len() > 1 {
+        proposal.first(format!(
+            "{name} and what it includes load pillion.so {} times: keep one of the lines",
+            lines.len()
+        ));
+    } else if lines.is_empty() {
         proposal.files.append(&name, PLUGIN_LINE);
     }
-    if text_includes(proposal.files.text(&name)) {
-        proposal.note(format!("{name} includes other files, which are not looked into here: keep one line for pillion.so in all of them"));
-    }
-}
-
-fn text_includes(plugstack: &str) -> bool {
-    plugstack.lines().any(|line| line.trim_start().starts_with("include"))
 }
 
 fn job_submit(proposal: &mut Proposal, pool: &Pool) {

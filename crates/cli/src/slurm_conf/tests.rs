@@ -52,7 +52,8 @@ fn a_site_gets_its_lines_and_keeps_its_own() {
                 Epilog=/site/epilog.d/*\nAccountingStorageType=accounting_storage/slurmdbd\n\
                 NodeName=n[1-2] CPUs=64 RealMemory=512000 Gres=gpu:a100:4,lscratch:100 State=UNKNOWN\n\
                 NodeName=n3 Gres=gpu:a100:4\nPartitionName=gpu Nodes=n[1-3] Default=YES\n";
-    let Proposal { files, by_hand } = proposed(conf);
+    let Proposal { files, by_hand, must_first } = proposed(conf);
+    let by_hand = [must_first, by_hand].concat();
     assert_eq!(value(&files, "GresTypes").as_deref(), Some("gpu,shard"));
     assert_eq!(value(&files, "SelectType").as_deref(), Some("select/cons_tres"));
     assert_eq!(value(&files, "SelectTypeParameters").as_deref(), Some("CR_CPU_Memory,CR_LLN"));
@@ -90,14 +91,14 @@ fn what_is_not_sure_is_left_to_a_person() {
     assert!(mixed.files.text(SLURM_CONF).contains("NodeName=n[1-3] Gres=gpu:2\n"));
     assert!(
         mixed
-            .by_hand
+            .must_first
             .iter()
             .any(|it| it.starts_with("NodeName=n[1-3] has nodes of the pool and others: split"))
     );
     let none = proposed("NodeName=n1 CPUs=4\n");
-    assert!(none.by_hand.iter().any(|it| it.starts_with("no NodeName line describes n2")));
+    assert!(none.must_first.iter().any(|it| it.starts_with("no NodeName line describes n2")));
     let unknown = proposed("NodeName=n[1-2] CPUs=4\n");
-    assert!(unknown.by_hand.iter().any(|it| it.contains("--devices")));
+    assert!(unknown.must_first.iter().any(|it| it.contains("--devices")));
     assert_eq!(unknown.files.text("gres.conf"), "");
     let lua = propose(&files(&[(SLURM_CONF, ""), ("job_submit.lua", "return slurm.SUCCESS\n")]), &pool());
     assert_eq!(lua.files.text("job_submit.lua"), "return slurm.SUCCESS\n");
@@ -105,7 +106,7 @@ fn what_is_not_sure_is_left_to_a_person() {
     let required = files(&[(SLURM_CONF, "PlugStackConfig=p.conf\n"), ("p.conf", "required /x/pillion.so\n")]);
     let required = propose(&required, &pool());
     assert_eq!(required.files.text("p.conf"), "required /x/pillion.so\n");
-    assert!(required.by_hand.iter().any(|it| it.starts_with("p.conf loads pillion.so as 'required'")));
+    assert!(required.must_first.iter().any(|it| it.starts_with("p.conf loads pillion.so as 'required'")));
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn old_device_lines_go_and_lines_of_all_nodes_are_named() {
     assert_eq!(proposal.files.text("gres.conf"), expected);
     assert!(
         proposal
-            .by_hand
+            .must_first
             .iter()
             .any(|it| it.starts_with("gres.conf has 'Name=gpu File=/dev/nvidia0', which holds"))
     );

@@ -6,12 +6,14 @@
 //! solo profile -> Demand -> delay of compute, of memory, of cache -> the greatest of them, over (1 - loss) -> speed
 //! ```
 //!
-//! Every term grows with every demand, so that adding demand never raises anybody's speed. Demands are taken at solo
-//! rates: a tenant that is slowed presses less in truth, so the estimate errs on the slow side.
+//! Every term grows with every demand, so that adding demand never raises a neighbour's speed; one's own only where what one fills
+//! of the device gives one a turn (`filling`). Demands are taken at solo rates: a tenant that is slowed presses less in truth, so
+//! the estimate errs on the slow side.
 //!
 //! Sources of the constants: Costa et al. 2025 (Max 1550: a pair at 0.1 of the units each loses nothing, a pair at 0.97
 //! each takes 1.10 times as long as taking turns), and the shape of throughput over thread percentage on a V100.
 
+use super::filling::{Met, overlap};
 use super::interface::{BOUND_DEVIATIONS, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
@@ -58,6 +60,9 @@ pub struct Contention;
 struct Demand {
     /// Compute units in use, waiting ones included.
     compute: f64,
+    /// The part of the compute units on which others find somebody at work; 0 where only busy time is known, which says nothing
+    /// of how full a device is.
+    filled: f64,
     /// The most compute units it may use.
     cap: f64,
     memory: f64,
@@ -151,6 +156,7 @@ fn demand(tenant: TenantInput<'_>) -> Result<Demand, PredictError> {
     let spread_memory = if memory.is_none() { SPREAD_MEMORY_UNKNOWN } else { 0.0 };
     Ok(Demand {
         compute,
+        filled: profile.metrics.get(Metric::SmActiveFraction).map_or(0.0, |_| compute),
         cap: sharing.compute_part().max(SPEED_MIN),
         memory: memory.unwrap_or(MEMORY_ASSUMED_FRACTION * compute),
         cache: profile.metrics.get(Metric::CacheBandwidthFraction).unwrap_or(0.0),
@@ -177,13 +183,15 @@ fn delay_of_cap(demand: &Demand) -> f64 {
 fn delay_of_neighbours(demands: &[Demand], own: usize) -> f64 {
     let this = &demands[own];
     let total: f64 = demands.iter().map(Demand::presence).sum();
-    let collisions: f64 = others(demands, own)
-        .map(|other| {
-            let overlap = (this.cap + other.cap - 1.0) / this.cap.min(other.cap);
-            other.presence() * overlap.clamp(0.0, 1.0)
-        })
-        .sum();
-    mixed(this.compute, total.max(1.0), 1.0 + this.compute * collisions)
+    let (mut collisions, mut filled) = (0.0, 0.0);
+    for other in others(demands, own) {
+        let overlap = overlap(this.cap, other.cap);
+        collisions += other.presence() * overlap;
+        filled += other.filled.min(other.cap) * overlap;
+    }
+    let met = mixed(this.compute, total.max(1.0), 1.0 + this.compute * collisions);
+    let on_units = Met { needed: this.compute, own: this.filled.min(this.cap), filled };
+    met.max(on_units.delay(0.0))
 }
 
 /// Delay at a bandwidth that all share.

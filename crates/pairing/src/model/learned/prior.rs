@@ -1,6 +1,7 @@
 //! What a workload's own solo profile lets one expect before anything was seen of it beside others: its own throughput
 //! under the cap, times contention for compute units and for memory. Sensible with any feature missing, modest with none.
 
+use crate::model::filling::{self, Met};
 use crate::model::interface::TenantInput;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
@@ -15,15 +16,6 @@ const MEMORY_OF_USE: f64 = 0.4;
 const MEMORY_LOSS: f64 = 0.3;
 /// What is lost to a neighbour on the same units, of the part of time in which both would use them.
 const COLLISION_LOSS: f64 = 0.25;
-/// How much is waited for units that neighbours hold, and how late that begins as they fill the device: a kernel that is there
-/// keeps its units until it ends, so that whoever fills them all lets nobody in and hardly notices, and whoever leaves a part
-/// free costs nobody anything. (Pairs without caps on a V100: beside 0.75 of the device 0.85 of the speed, beside 0.85 of it 0.55,
-/// beside 0.95 of it 0.3, however little the slower one needs; the faster one keeps 0.9.)
-const WAIT: f64 = 0.38;
-const WAIT_EXPONENT: i32 = 6;
-const WAIT_CAPACITY: f64 = 1.05;
-/// Who uses less of the device than this is seldom there to wait.
-const WAITS_ALWAYS_FRACTION: f64 = 0.15;
 /// The doubt about what is expected: where tenants are kept apart by caps whose effect alone was measured, where they meet
 /// on the same units and neither is sure to win, for a cap whose effect was not measured, and where nothing is known.
 const DOUBT_APART: f64 = 0.3;
@@ -137,12 +129,8 @@ impl Appetite {
 
     /// Its time beside others on the same units, of which it fills the part `own` and they `filled`, over its time alone.
     fn contested(&self, own: f64, pressure: f64, filled: f64) -> f64 {
-        let is_there = (self.use_or_assumed() / WAITS_ALWAYS_FRACTION).min(1.0);
-        let most = filled.min(1.0);
-        let waiting = is_there * WAIT * most.powi(WAIT_EXPONENT) / (WAIT_CAPACITY - most);
-        // Who of two that fill the device lets the other wait is not known: what one loses the other gets done.
-        let turns = (own + filled) / own.max(SPEED_MIN);
-        (1.0 + COLLISION_LOSS * self.use_or_assumed() * pressure + waiting).min(turns)
+        let met = Met { needed: self.use_or_assumed(), own, filled };
+        met.delay(COLLISION_LOSS * met.needed * pressure)
     }
 
     /// The part of the memory bandwidth that it uses, 0..=1, known or assumed.
@@ -196,16 +184,11 @@ pub(super) fn contest(speed_fraction: f64) -> f64 {
     4.0 * speed_fraction * (1.0 - speed_fraction)
 }
 
-/// How much of the smaller of two caps is shared where the other is at work too, 0..=1: caps that sum to one keep apart.
-fn overlap(cap: f64, other_cap: f64) -> f64 {
-    ((cap + other_cap - 1.0) / cap.min(other_cap)).clamp(0.0, 1.0)
-}
-
 /// What to expect of the tenant at `own`.
 pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expected {
     let cap = caps[own];
     let others = (0..appetites.len()).filter(|other| *other != own);
-    let overlap = others.clone().map(|other| overlap(cap, caps[other])).fold(0.0, f64::max);
+    let overlap = others.clone().map(|other| filling::overlap(cap, caps[other])).fold(0.0, f64::max);
     if appetites.iter().all(|appetite| appetite.use_fraction.is_none()) {
         let count = small(appetites.len());
         let speed_fraction = if appetites.len() < 2 { 1.0 } else { SPEED_UNKNOWN * 2.0 / count };
@@ -216,7 +199,7 @@ pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expe
     for other in others {
         let (appetite, other_cap) = (&appetites[other], caps[other]);
         let use_fraction = appetite.use_or_assumed();
-        let overlap = self::overlap(cap, other_cap);
+        let overlap = filling::overlap(cap, other_cap);
         pressure += use_fraction.min(other_cap) * overlap;
         filled = filled.zip(appetite.filled_fraction).map(|(sum, part)| sum + part.min(other_cap) * overlap);
         // Whoever has a part of the device presses in proportion to what it gets done.

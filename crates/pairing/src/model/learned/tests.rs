@@ -38,7 +38,7 @@ fn who_fills_the_device_lets_nobody_in_and_hardly_notices() {
     assert!(of_full > 0.8, "{of_full}");
     // Who of two that fill it wins is open; together they do what one does.
     let both: f64 = speeds(&full, &full).iter().sum();
-    assert!((0.75..1.1).contains(&both), "{both}");
+    assert!((0.7..1.1).contains(&both), "{both}");
 }
 
 /// Eight workloads of four families, from light to heavy.
