@@ -1,21 +1,20 @@
 //! A canary: a site's scripts on one node of the pool, each alone first, then two at a time. Pure: by what there is it says what is to
 //! be submitted next, and submits nothing.
 
-use crate::characterize::campaign::{self, Outcome as Taught, RunStatus, Subject};
-use pillion_api::JobStatus;
-use pillion_core::profile::LessonKind;
-use pillion_core::{CapStep, SlowdownRatio, SlurmJobId, UnixTime};
+use crate::characterize::campaign::Subject;
+use pillion_core::{SlowdownRatio, SlurmJobId, UnixTime};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-/// A speed is told within moments of the lesson of its run; after this it will never be.
-const UNTOLD_SECONDS_MAX: f64 = 30.0;
 /// What sbatch may take until the job is with Slurm; who is later than this before the begin of the other is too late.
 const SUBMIT_SECONDS: f64 = 2.0;
 /// An sbatch that nobody saw end has ended after this: what Slurm does not know then was never submitted.
 const SBATCH_SECONDS_MAX: f64 = 180.0;
+
+/// How the names of all its jobs begin.
+const NAME_BEGIN: &str = "pillion-canary-";
 
 /// A script of the site.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +79,7 @@ pub struct Run {
     pub begin: Option<UnixTime>,
     /// Absent: nobody knows yet whether it was submitted.
     pub job_id: Option<SlurmJobId>,
-    /// When it was about to be submitted.
+    /// When its sbatch was about to be begun.
     pub submitted_at: UnixTime,
     /// Whether sbatch was seen to end, so that nothing more comes of it.
     pub has_sbatch_ended: bool,
@@ -129,14 +128,6 @@ pub enum Next {
     /// Look again later.
     Wait,
     Done,
-}
-
-/// How a job stands.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Stands {
-    /// It waits, runs, or has ended and is not measured yet: in one word, and why.
-    Open(&'static str, String),
-    Over(Outcome),
 }
 
 /// A canary as far as it came.
@@ -218,7 +209,7 @@ impl Canary {
         if !alone.is_empty() {
             return Next::Submit(alone);
         }
-        if self.open_count() > 0 {
+        if self.open().next().is_some() {
             return Next::Wait;
         }
         let due = wanted.pairs.iter().find(|pair| {
@@ -247,18 +238,27 @@ impl Canary {
                     Some(self.pair(pair).into_iter().flatten().find_map(|run| run.begin).unwrap_or(begin))
                 }
             };
-            let job_name = format!(
-                "pillion-canary-{}-{:x}-{}",
-                self.about.node,
-                self.began_at.epoch(),
-                self.named_count
-            );
+            let job_name =
+                format!("{NAME_BEGIN}{}-{:x}-{}", self.about.node, self.began_at.epoch(), self.named_count);
             self.named_count += 1;
             let (job_id, outcome, has_sbatch_ended) = (None, None, false);
             let run =
                 Run { work: *work, job_name, begin, job_id, submitted_at: now, has_sbatch_ended, outcome };
             self.runs.push(run);
         }
+    }
+
+    /// The names of jobs, out of what else is called so, that are of a canary on this node and on no record here: whoever submitted them has
+    /// another record, or has lost it. `names`: of jobs that Slurm holds.
+    pub fn strangers<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+        let begin = format!("{NAME_BEGIN}{}-", self.about.node);
+        let is_serial = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_canary = |name: &str| {
+            let rest = name.strip_prefix(&begin).and_then(|rest| rest.split_once('-'));
+            rest.is_some_and(|(began, count)| is_serial(began) && is_serial(count))
+        };
+        let names = names.into_iter().filter(|name| is_canary(name));
+        names.filter(|name| self.runs.iter().all(|run| run.job_name != **name)).collect()
     }
 
     /// A run of which Slurm knows nothing: it is taken off the record, so that it is submitted; not while its sbatch may still be under way.
@@ -309,9 +309,9 @@ impl Canary {
         self.runs.iter().any(|run| matches!(run.work, Work::Beside { .. }))
     }
 
-    /// How many are not over.
-    pub fn open_count(&self) -> usize {
-        self.runs.iter().filter(|run| run.outcome.is_none()).count()
+    /// Those that are not over.
+    pub fn open(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(|run| run.outcome.is_none())
     }
 
     /// Whether every speed is measured, alone and of each pair.
@@ -357,60 +357,6 @@ pub enum Came {
     /// They were not put together.
     Apart,
     Failed,
-}
-
-/// How a job stands, by its status.
-pub fn stands(run: &Run, job_id: SlurmJobId, job: Option<&JobStatus>, now: UnixTime) -> Stands {
-    if matches!(run.work, Work::Alone { .. }) {
-        let own =
-            campaign::Run { cap: CapStep::WHOLE, job_id, submitted_at: run.submitted_at, outcome: None };
-        return from_alone(campaign::status(&own, job, None, now));
-    }
-    // Who waits for its begin may not be seen before.
-    let since = run.begin.filter(|begin| *begin > run.submitted_at).unwrap_or(run.submitted_at);
-    let (job, ending) = match campaign::ended(since, job, now) {
-        Ok(over) => over,
-        Err(stands) => return from_alone(stands),
-    };
-    if ending != "completed" {
-        return from_alone(RunStatus::failed(&format!("it ended as {ending}; see what it printed")));
-    }
-    if job.lesson().is_none() {
-        return from_alone(campaign::untaught(job));
-    }
-    if job.neighbour_count > 1 {
-        return from_alone(RunStatus::failed(
-            "a third job came to the same GPU; the same command tries both anew",
-        ));
-    }
-    let measured = measured(job);
-    let was_shared =
-        job.lesson() == Some(LessonKind::Shared) || job.shared_fraction().is_some_and(|part| part > 0.0);
-    let since = job.ended_at_seconds.map_or(0.0, |ended| job.now_seconds - ended);
-    if measured.speed_fraction.is_none() && was_shared && since < UNTOLD_SECONDS_MAX {
-        return Stands::Open("ended", "its speed is on its way".to_owned());
-    }
-    Stands::Over(Outcome::Beside(measured))
-}
-
-fn from_alone(status: RunStatus) -> Stands {
-    match status {
-        RunStatus::Open { state, detail } => Stands::Open(state, detail),
-        RunStatus::Over(Taught::Taught) => Stands::Over(Outcome::Alone),
-        RunStatus::Over(Taught::Failed(why)) => Stands::Over(Outcome::Failed(why)),
-    }
-}
-
-fn measured(job: &JobStatus) -> Measured {
-    let member = job.member();
-    Measured {
-        group_id: job.decision.as_ref().map(|decision| decision.group_id),
-        expected_speed_fraction: member.and_then(|member| member.predicted_speed_fraction),
-        bound_speed_fraction: member.and_then(|member| member.predicted_speed_fraction_low),
-        speed_fraction: member.and_then(|member| member.measured_speed_fraction),
-        slowdown_ratio_max: member.and_then(|member| member.slowdown_ratio_max),
-        reason: job.job.as_ref().map(|queued| queued.reason.clone()).unwrap_or_default(),
-    }
 }
 
 #[cfg(test)]

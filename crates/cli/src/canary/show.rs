@@ -1,7 +1,9 @@
 //! What a canary looks like: its jobs, what was foretold of each and what was measured, and what that says of the bounds. Pure.
 
 use super::bound::{self, Bound};
+use super::place::NoPlace;
 use super::plan::{Came, Canary, Measured, Outcome, Run, Wanted, Work};
+use super::verdict::{self, Speed, Verdict};
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use pillion_core::units::keeps_promise;
@@ -13,7 +15,10 @@ struct Told<'a> {
     partition: &'a str,
     alone: Vec<JobRow>,
     pairs: Vec<PairRow>,
-    /// Speeds of pairs that are known, those of them that were as fast as their bounds said, and promises that were broken.
+    /// Absent: no pair was measured.
+    verdict: Option<Verdict>,
+    /// Speeds that were foretold with bounds, those of them that were as fast as their bounds said, and promises of --max-slowdown that
+    /// were broken.
     speed_count: usize,
     above_bound_count: usize,
     promises_broken: usize,
@@ -40,8 +45,14 @@ struct JobRow {
     expected_speed_fraction: Option<f64>,
     bound_speed_fraction: Option<f64>,
     speed_fraction: Option<f64>,
+    /// Measured minus expected: below 0 it was slower than foretold.
+    speed_error_fraction: Option<f64>,
+    /// Times alone.
+    slowdown_ratio: Option<f64>,
     slowdown_ratio_max: Option<f64>,
     is_promise_kept: Option<bool>,
+    /// Whether it was no slower than the site's own promise allows.
+    is_site_promise_kept: Option<bool>,
 }
 
 /// What a job is called while it is not over.
@@ -49,11 +60,19 @@ pub fn named(run: &Run) -> String {
     run.job_id.map_or_else(|| run.job_name.clone(), |job| job.to_string())
 }
 
+/// Why nothing goes on now, and what to do: one sentence.
+pub fn away(why: &NoPlace, canary: &Canary) -> String {
+    let open: Vec<String> = canary.open().map(named).collect();
+    let waits =
+        if open.is_empty() { String::new() } else { format!(" (not over: {})", format::listed(open)) };
+    format::clean(&format!("{why}; the same command goes on when that is mended{waits}"))
+}
+
 fn script(canary: &Canary, place: usize) -> String {
     canary.about.scripts.get(place).map(|script| script.name.clone()).unwrap_or_default()
 }
 
-fn job(canary: &Canary, run: &Run) -> JobRow {
+fn job(canary: &Canary, run: &Run, site_promise: Option<f64>) -> JobRow {
     let row = JobRow {
         script: script(canary, run.work.script()),
         job_id: run.job_id.map(|job| job.to_string()),
@@ -79,21 +98,26 @@ fn job(canary: &Canary, run: &Run) -> JobRow {
                 expected_speed_fraction,
                 bound_speed_fraction,
                 speed_fraction,
+                speed_error_fraction: speed_fraction.zip(expected_speed_fraction).map(|(is, was)| is - was),
+                slowdown_ratio: speed_fraction.map(|speed| 1.0 / speed),
                 slowdown_ratio_max,
                 is_promise_kept,
+                is_site_promise_kept: speed_fraction
+                    .zip(site_promise)
+                    .map(|(speed, promise)| keeps_promise(speed, promise)),
                 ..row
             }
         }
     }
 }
 
-fn pair(canary: &Canary, scripts: [usize; 2]) -> PairRow {
+fn pair(canary: &Canary, scripts: [usize; 2], site_promise: Option<f64>) -> PairRow {
     let runs = canary.pair(scripts);
     let jobs: Vec<JobRow> = scripts
         .iter()
         .zip(runs)
         .map(|(place, run)| match run {
-            Some(run) => job(canary, run),
+            Some(run) => job(canary, run, site_promise),
             None => JobRow { script: script(canary, *place), state: "open", ..JobRow::default() },
         })
         .collect();
@@ -132,15 +156,37 @@ fn why_apart(runs: [Option<&Run>; 2]) -> String {
     if reasons.is_empty() { "'pillion explain JOB' says why".to_owned() } else { reasons.join("; ") }
 }
 
-const COLUMNS: [&str; 9] =
-    ["WHAT", "SCRIPT", "JOBID", "STATE", ">EXPECTED", ">BOUND", ">MEASURED", "PROMISE", "DETAIL"];
+const COLUMNS: [&str; 11] = [
+    "WHAT",
+    "SCRIPT",
+    "JOBID",
+    "STATE",
+    ">EXPECTED",
+    ">BOUND",
+    ">MEASURED",
+    ">ERROR",
+    ">SLOWDOWN",
+    "PROMISE",
+    "DETAIL",
+];
 
-fn cells(what: &str, row: &JobRow, state: &str, detail: &str) -> Vec<String> {
-    let promise = match (row.slowdown_ratio_max, row.is_promise_kept) {
-        (Some(promise), Some(true)) => format!("{} kept", format::ratio(Some(promise))),
-        (Some(promise), Some(false)) => format!("{} BROKEN", format::ratio(Some(promise))),
-        _ => String::new(),
+/// Whether the site's own promise was kept, and that of the canary where it was not.
+fn promises(row: &JobRow, site_promise: Option<f64>) -> String {
+    let word = |is_kept: bool| if is_kept { "kept" } else { "BROKEN" };
+    let said = |promise: Option<f64>, is_kept: Option<bool>| {
+        Some(format!("{} {}", format::ratio(Some(promise?)), word(is_kept?)))
     };
+    let own = said(row.slowdown_ratio_max, row.is_promise_kept)
+        .filter(|_| row.is_promise_kept == Some(false) || site_promise.is_none());
+    let all = [
+        said(site_promise, row.is_site_promise_kept),
+        own.filter(|_| row.slowdown_ratio_max != site_promise),
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn cells(what: &str, row: &JobRow, state: &str, detail: &str, site_promise: Option<f64>) -> Vec<String> {
+    let error = row.speed_error_fraction.map(|error| format!("{:+.0} %", error * 100.0));
     vec![
         what.to_owned(),
         row.script.clone(),
@@ -149,45 +195,66 @@ fn cells(what: &str, row: &JobRow, state: &str, detail: &str) -> Vec<String> {
         format::fraction(row.expected_speed_fraction),
         format::fraction(row.bound_speed_fraction),
         format::fraction(row.speed_fraction),
-        promise,
+        error.unwrap_or_default(),
+        row.slowdown_ratio.map(|ratio| format::ratio(Some(ratio))).unwrap_or_default(),
+        promises(row, site_promise),
         detail.to_owned(),
     ]
 }
 
-fn table(alone: &[JobRow], pairs: &[PairRow]) -> Table {
+fn table(alone: &[JobRow], pairs: &[PairRow], site_promise: Option<f64>) -> Table {
     let mut table = Table::new(&COLUMNS);
     for row in alone {
-        table.push(cells("alone", row, row.state, &row.detail));
+        table.push(cells("alone", row, row.state, &row.detail, site_promise));
     }
     for (at, pair) in pairs.iter().enumerate() {
         for row in &pair.jobs {
             let detail = if row.detail.is_empty() { &pair.detail } else { &row.detail };
-            table.push(cells(&format!("pair {}", at + 1), row, pair.state, detail));
+            table.push(cells(&format!("pair {}", at + 1), row, pair.state, detail, site_promise));
         }
     }
     table
 }
 
-/// The whole answer. `now`: what is known of bounds now, where that is told to the caller.
-pub fn answer(canary: &Canary, wanted: &Wanted, now: Option<&Bound>) -> Answer {
+/// What was measured of a pair; `None` where one of two has no speed, or they were not together.
+fn speeds(pair: &PairRow) -> Option<[Speed; 2]> {
+    let speed = |row: &JobRow| {
+        Some(Speed {
+            expected_fraction: row.expected_speed_fraction,
+            bound_fraction: row.bound_speed_fraction,
+            fraction: row.speed_fraction?,
+        })
+    };
+    let [first, second] = &pair.jobs[..] else { return None };
+    Some([speed(first)?, speed(second)?])
+}
+
+/// The whole answer. `now`: what is known of bounds now, where that is told to the caller. `site_promise`: what the site promises to jobs that
+/// name nothing.
+pub fn answer(canary: &Canary, wanted: &Wanted, now: Option<&Bound>, site_promise: Option<f64>) -> Answer {
     let runs = canary.runs.iter().filter(|run| matches!(run.work, Work::Alone { .. }));
-    let alone: Vec<JobRow> = runs.map(|run| job(canary, run)).collect();
-    let pairs: Vec<PairRow> = wanted.pairs.iter().map(|scripts| pair(canary, *scripts)).collect();
+    let alone: Vec<JobRow> = runs.map(|run| job(canary, run, site_promise)).collect();
+    let pairs: Vec<PairRow> =
+        wanted.pairs.iter().map(|scripts| pair(canary, *scripts, site_promise)).collect();
     // As the scheduler counts: of those that were put together.
     let together: Vec<&JobRow> = pairs.iter().flat_map(|pair| &pair.jobs).collect();
     let bounded = together.iter().filter_map(|row| row.speed_fraction.zip(row.bound_speed_fraction));
     let bounded: Vec<(f64, f64)> = bounded.collect();
     let above_bound_count = bounded.iter().filter(|(speed, bound)| speed >= bound).count();
     let promises_broken = together.iter().filter(|row| row.is_promise_kept == Some(false)).count();
-    let drawn = table(&alone, &pairs);
-    let mut lines = vec![
-        String::new(),
-        format!(
-            "Of this canary {above_bound_count} of {} at or above their bounds (nine of ten are meant to be), {} broken",
+    let verdict = verdict::of(&pairs.iter().filter_map(speeds).collect::<Vec<_>>(), site_promise);
+    let drawn = table(&alone, &pairs, site_promise);
+    let mut lines = vec![String::new()];
+    match &verdict {
+        Some(verdict) => lines.extend(verdict::sentences(verdict)),
+        None => lines.push("No two were measured beside each other yet".to_owned()),
+    }
+    if !bounded.is_empty() {
+        lines.push(format!(
+            "{above_bound_count} of {} at or above their bounds (nine of ten are meant to be)",
             format::counted(bounded.len(), "speed"),
-            format::counted(promises_broken, "promise"),
-        ),
-    ];
+        ));
+    }
     let before = canary.before.as_ref();
     match now {
         Some(now) => {
@@ -204,6 +271,7 @@ pub fn answer(canary: &Canary, wanted: &Wanted, now: Option<&Bound>) -> Answer {
         partition: &canary.about.partition,
         alone,
         pairs,
+        verdict,
         speed_count: bounded.len(),
         above_bound_count,
         promises_broken,

@@ -39,6 +39,10 @@ fn absolute(text: Option<&str>) -> Option<&Path> {
     text.map(Path::new).filter(|path| path.is_absolute())
 }
 
+fn path(folder: &Path, script: &str) -> PathBuf {
+    folder.join(format!("{}.json", name_of(script)))
+}
+
 /// `/home/alice/train.sh` as one name, as editors do it: `%home%alice%train.sh`.
 fn name_of(script: &str) -> String {
     let name = script.replace('/', "%");
@@ -48,6 +52,11 @@ fn name_of(script: &str) -> String {
 }
 
 impl Record {
+    /// Whether there is one.
+    pub fn exists(folder: &Path, script: &str) -> bool {
+        path(folder, script).exists()
+    }
+
     /// Opens the record of a script, or of what else a campaign is about, and what it remembers.
     ///
     /// # Errors
@@ -55,7 +64,7 @@ impl Record {
     /// file that is none of ours.
     pub fn open<C: DeserializeOwned>(folder: &Path, script: &str) -> Result<(Self, Option<C>), CliError> {
         fs::create_dir_all(folder).map_err(CliError::file("write", folder))?;
-        let path = folder.join(format!("{}.json", name_of(script)));
+        let path = path(folder, script);
         let lock_path = path.with_extension("lock");
         let lock = File::create(&lock_path).map_err(CliError::file("write", &lock_path))?;
         match lock.try_lock() {

@@ -11,13 +11,13 @@ const DEADLINE: Duration = Duration::from_mins(1);
 /// What a program printed, or what it said where it failed.
 ///
 /// # Errors
-/// [`CliError::TryLater`] where it did not end, [`CliError::Refused`] where it could not be begun.
+/// [`CliError::SlurmBusy`] where it did not end, [`CliError::Refused`] where it could not be begun.
 pub(crate) async fn ask(program: &str, arguments: &[&str]) -> Result<Result<String, String>, CliError> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
     let output = tokio::time::timeout(DEADLINE, command.output())
         .await
-        .map_err(|_| CliError::TryLater(format!("{program} did not end within {} s", DEADLINE.as_secs())))?
+        .map_err(|_| CliError::SlurmBusy(format!("{program} did not end within {} s", DEADLINE.as_secs())))?
         .map_err(|error| {
             CliError::Refused(format!("{program} could not be run ({error}); is Slurm installed here?"))
         })?;

@@ -1,6 +1,8 @@
 //! `pillion canary` against a scheduler of fixtures and a `sinfo` that knows one node: what it prints of what it did before, and what it
 //! refuses before anything is submitted.
 
+mod fate;
+
 use super::harness::Harness;
 use super::snapshot;
 use serde_json::{Value, json};
@@ -9,52 +11,66 @@ use std::path::Path;
 
 const SCRIPT: &str = "#!/bin/sh\n#SBATCH --gres=gpu:1 --time=10\ntrain\n";
 
-/// A harness whose `sinfo` prints these lines, with two scripts.
+/// A program of Slurm's, as lines of a shell.
+fn program(harness: &Harness, name: &str, lines: &str) {
+    let path = harness.folder.path().join("bin").join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{lines}\n")).expect("written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("ours");
+}
+
+/// A harness whose `sinfo` prints these lines and whose `squeue` knows no job, with two scripts.
 fn harness(sinfo: &str) -> Harness {
     let harness = Harness::start();
     let place = harness.folder.path();
     std::fs::create_dir(place.join("bin")).expect("a folder");
-    let program = place.join("bin/sinfo");
-    std::fs::write(&program, format!("#!/bin/sh\nprintf '{sinfo}'\n")).expect("written");
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    program(&harness, "sinfo", &format!("printf '{sinfo}'"));
+    program(&harness, "squeue", "exit 0");
     for name in ["solver.sh", "training.sh"] {
         std::fs::write(place.join(name), SCRIPT).expect("written");
     }
     harness
 }
 
-/// A canary that was followed to its end: nothing is left to submit.
-fn remembered(folder: &Path) {
-    let script = |name: &str| {
+/// A job on record that was submitted long ago.
+fn run(work: &Value, job: u32, outcome: &Value) -> Value {
+    json!({"work": work, "job_name": format!("pillion-canary-n1-1-{job}"), "begin": null, "job_id": job.to_string(),
+        "submitted_at": 1_763_463_940.0, "has_sbatch_ended": true, "outcome": outcome})
+}
+
+/// Puts a canary on record.
+fn remember(folder: &Path, scripts: &[&str], runs: &[Value], before: &Value) {
+    let script = |name: &&str| {
         let path = folder.join(format!("{name}.sh")).canonicalize().expect("it was written");
         json!({"name": name, "subject": {"script": path, "text": SCRIPT, "arguments": [], "options": []}})
     };
-    let run = |work: Value, job: u32, outcome: Value| {
-        json!({"work": work, "job_name": format!("pillion-canary-1-{job}"), "begin": null, "job_id": job.to_string(),
-            "submitted_at": 1_763_463_940.0, "has_sbatch_ended": true, "outcome": outcome})
-    };
+    let scripts: Vec<Value> = scripts.iter().map(script).collect();
+    let about = json!({"node": "n1", "partition": "shared", "scripts": scripts, "promise": 10.0});
+    let canary = json!({"about": about, "began_at": 1_763_463_940.0, "named_count": 100, "runs": runs, "before": before});
+    let place = folder.join("pillion/canary");
+    std::fs::create_dir_all(&place).expect("a folder");
+    std::fs::write(place.join("n1.json"), canary.to_string()).expect("written");
+}
+
+/// A canary that was followed to its end: nothing is left to submit.
+fn remembered(folder: &Path) {
     let beside = |group_id: u32, speed: f64| {
         json!({"beside": {"group_id": group_id, "expected_speed_fraction": 0.91, "bound_speed_fraction": 0.84,
             "speed_fraction": speed, "slowdown_ratio_max": 10.0, "reason": ""}})
     };
     let pair = |scripts: [usize; 2], slot: usize| json!({"beside": {"pair": scripts, "slot": slot}});
     let runs = [
-        run(json!({"alone": {"script": 0}}), 61, "alone".into()),
-        run(json!({"alone": {"script": 1}}), 62, "alone".into()),
-        run(pair([0, 0], 0), 63, beside(1, 0.93)),
-        run(pair([0, 0], 1), 64, beside(1, 0.95)),
-        run(pair([0, 1], 0), 65, beside(2, 0.9)),
-        run(pair([0, 1], 1), 66, beside(2, 0.78)),
-        run(pair([1, 1], 0), 67, beside(3, 0.7)),
-        run(pair([1, 1], 1), 68, beside(3, 0.72)),
+        run(&json!({"alone": {"script": 0}}), 61, &"alone".into()),
+        run(&json!({"alone": {"script": 1}}), 62, &"alone".into()),
+        run(&pair([0, 0], 0), 63, &beside(1, 0.93)),
+        run(&pair([0, 0], 1), 64, &beside(1, 0.95)),
+        run(&pair([0, 1], 0), 65, &beside(2, 0.9)),
+        run(&pair([0, 1], 1), 66, &beside(2, 0.78)),
+        run(&pair([1, 1], 0), 67, &beside(3, 0.7)),
+        run(&pair([1, 1], 1), 68, &beside(3, 0.72)),
     ];
     let before = json!({"speed_count": 0, "above_bound_count": 0, "stretch_ratio": null,
         "saved_gpu_hours_low_without": 9.5, "saved_gpu_hours_low_with": null});
-    let about = json!({"node": "n1", "partition": "shared", "scripts": [script("solver"), script("training")], "promise": 10.0});
-    let canary = json!({"about": about, "began_at": 1_763_463_940.0, "named_count": 8, "runs": runs, "before": before});
-    let place = folder.join("pillion/canary");
-    std::fs::create_dir_all(&place).expect("a folder");
-    std::fs::write(place.join("n1.json"), canary.to_string()).expect("written");
+    remember(folder, &["solver", "training"], &runs, &before);
 }
 
 #[tokio::test]

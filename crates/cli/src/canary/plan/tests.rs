@@ -1,5 +1,4 @@
 use super::*;
-use pillion_api::{Decision, Member, QueueJob};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -180,48 +179,15 @@ fn what_was_lost_on_its_way_is_submitted_again_only_when_nothing_can_come_of_it(
     );
 }
 
-fn job(ending: &str, lesson: Option<&str>, speed: Option<f64>) -> JobStatus {
-    let member = Member {
-        predicted_speed_fraction: Some(0.9),
-        predicted_speed_fraction_low: Some(0.8),
-        measured_speed_fraction: speed,
-        slowdown_ratio_max: Some(10.0),
-        ..Member::default()
-    };
-    JobStatus {
-        job: Some(QueueJob { reason: "paired".to_owned(), ..QueueJob::default() }),
-        started_at_seconds: Some(1000.0),
-        ended_at_seconds: Some(1060.0),
-        now_seconds: 1065.0,
-        ending: Some(ending.to_owned()),
-        lesson_kind: lesson.map(str::to_owned),
-        decision: Some(Decision { group_id: 7, members: vec![member], ..Decision::default() }),
-        ..JobStatus::default()
-    }
-}
-
 #[test]
-fn one_of_two_is_over_when_its_speed_is_told_or_cannot_be() {
+fn jobs_of_a_canary_that_are_on_no_record_are_told_from_its_own_and_from_other_nodes() {
     let mut canary = canary(1);
-    submit(&mut canary, &beside([0, 0]), 0.0);
-    let how = |job: Option<&JobStatus>| stands(&canary.runs[0], SlurmJobId::plain(1), job, at(20.0));
-    assert!(matches!(how(None), Stands::Open("waiting", _)));
-    assert!(matches!(how(Some(&job("completed", None, None))), Stands::Open("ended", _)));
-    assert!(matches!(how(Some(&job("completed", Some("shared"), None))), Stands::Open("ended", _)));
-    let late = JobStatus { now_seconds: 1100.0, ..job("completed", Some("shared"), None) };
-    assert!(matches!(how(Some(&late)), Stands::Over(Outcome::Beside(Measured { speed_fraction: None, .. }))));
-    let Stands::Over(Outcome::Beside(told)) = how(Some(&job("completed", Some("shared"), Some(0.85)))) else {
-        panic!("it is told")
-    };
-    assert_eq!(
-        (told.group_id, told.bound_speed_fraction, told.speed_fraction),
-        (Some(7), Some(0.8), Some(0.85))
-    );
-    assert!(matches!(how(Some(&job("failed", None, None))), Stands::Over(Outcome::Failed(_))));
-    let crowded = JobStatus { neighbour_count: 2, ..job("completed", Some("shared"), Some(0.85)) };
-    assert!(matches!(how(Some(&crowded)), Stands::Over(Outcome::Failed(why)) if why.contains("a third job")));
-    // Put on a device of its own, it has taught how it runs alone; no speed beside anybody will come.
-    assert!(matches!(how(Some(&job("completed", Some("alone"), None))), Stands::Over(Outcome::Beside(_))));
+    submit(&mut canary, &[Work::Alone { script: 0 }], 0.0);
+    let own = canary.runs[0].job_name.clone();
+    let others =
+        ["pillion-canary-n1-6a3-0", "pillion-canary-n1-b-6a3-0", "pillion-canary-n10-6a3-0", "train"];
+    let strangers = canary.strangers([own.as_str()].into_iter().chain(others));
+    assert_eq!(strangers, ["pillion-canary-n1-6a3-0"]);
 }
 
 /// Slurm, and a command that is cut off at any moment and called again.

@@ -78,14 +78,18 @@ fn what_was_foretold_and_what_was_measured_stand_side_by_side() {
         saved_gpu_hours_low_without: 12.5,
         saved_gpu_hours_low_with: Some(9.25),
     };
-    let told = answer(&canary, &wanted, Some(&now));
+    let told = answer(&canary, &wanted, Some(&now), Some(1.25));
     let text = table::render(&told.blocks, true);
     for expected in [
         "1.25x BROKEN",
         "it ended as failed; see what it printed",
         "they were not put together: 16: alone: beside 17 its promise would be at risk",
         "it is not known how broken runs alone",
-        "Of this canary 1 of 2 speeds at or above their bounds (nine of ten are meant to be), 1 promise broken",
+        "1.25x kept",
+        "Beside another 2 jobs took 1.28x as long as alone at the median, 1.28x at the most",
+        "Their speeds were foretold wrongly by 13 % of the speed alone at the median, 13 % at the most",
+        "Under this site's own promise (1.25x) 1 of 1 pair would be together by their bounds, with 1 promise broken\n",
+        "1 of 2 speeds at or above their bounds (nine of ten are meant to be)",
         "In the pool before it: 8 of 8 speeds at or above their bounds; no bounds can be set by them, and 12.50 GPU-hours saved (low)",
         "bounds 1.86 times as far down, and 9.25 GPU-hours saved (low), without that 12.50",
     ] {
@@ -95,6 +99,6 @@ fn what_was_foretold_and_what_was_measured_stand_side_by_side() {
     assert_eq!((&json["speed_count"], &json["above_bound_count"]), (&2.into(), &1.into()));
     assert_eq!((&json["promises_broken"], &json["pairs"][0]["state"]), (&1.into(), &"together".into()));
     assert_eq!(json["pairs"][1]["jobs"][0]["expected_speed_fraction"], serde_json::Value::Null);
-    let without = answer(&canary, &wanted, None);
+    let without = answer(&canary, &wanted, None, None);
     assert!(table::render(&without.blocks, true).contains("tells operators: pillion shadow report"));
 }

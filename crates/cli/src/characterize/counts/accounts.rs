@@ -13,7 +13,7 @@ const ACCOUNT_FORMAT: &str = "JobID,State,ElapsedRaw,NNodes,NCPUS";
 /// What is known of these jobs; one that nobody knows is left out.
 ///
 /// # Errors
-/// [`CliError::TryLater`] where the controller did not answer.
+/// [`CliError::SlurmBusy`] where the controller did not answer.
 pub(super) async fn seen(jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, Seen>, CliError> {
     let mut known = BTreeMap::new();
     if jobs.is_empty() {
@@ -30,7 +30,7 @@ pub(super) async fn seen(jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, See
         Ok(text) => known.extend(text.lines().filter_map(queued)),
         // All of them are forgotten.
         Err(said) if said.contains("Invalid job id") => {}
-        Err(said) => return Err(CliError::TryLater(format!("squeue: {}", said.trim()))),
+        Err(said) => return Err(CliError::SlurmBusy(format!("squeue: {}", said.trim()))),
     }
     let rest: Vec<SlurmJobId> = jobs.iter().copied().filter(|job| !known.contains_key(job)).collect();
     if !rest.is_empty() {

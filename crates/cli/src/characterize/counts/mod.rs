@@ -103,7 +103,7 @@ impl Following<'_> {
             }
             match self.poll().await {
                 Ok(()) => {}
-                Err(CliError::TryLater(_)) if !is_once => {
+                Err(CliError::SlurmBusy(_)) if !is_once => {
                     bar.set_message("Slurm does not answer; the jobs go on");
                 }
                 Err(error) => return Err(error),
