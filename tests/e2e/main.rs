@@ -4,6 +4,7 @@
 
 mod between;
 mod canary;
+mod canary_faults;
 mod changes;
 mod characterize;
 mod cheats;
@@ -41,6 +42,7 @@ mod restart;
 mod rides;
 mod scale;
 mod scheduler_death;
+mod side_by_side;
 mod storm;
 mod trials;
 mod undo;

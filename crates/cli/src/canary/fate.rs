@@ -94,6 +94,12 @@ pub fn stands(run: &Run, job_id: SlurmJobId, job: Option<&JobStatus>, now: UnixT
     let measured = measured(job);
     let was_shared =
         job.lesson() == Some(LessonKind::Shared) || job.shared_fraction().is_some_and(|part| part > 0.0);
+    if job.restart_count > 0 && !was_shared {
+        // Its node went down, or somebody put it back into the queue: it was not decided so, it came to be so.
+        return from_alone(RunStatus::failed(
+            "it was started again, without its other; the same command tries both anew",
+        ));
+    }
     let since = job.ended_at_seconds.map_or(0.0, |ended| job.now_seconds - ended);
     if measured.speed_fraction.is_none() && was_shared && since < UNTOLD_SECONDS_MAX {
         return Stands::Open("ended", "its speed is on its way".to_owned());

@@ -57,6 +57,14 @@ fn one_of_two_is_over_when_its_speed_is_told_or_cannot_be() {
     assert!(matches!(how(Some(&job("failed", None, None))), Stands::Over(Outcome::Failed(_))));
     let crowded = JobStatus { neighbour_count: 2, ..job("completed", Some("shared"), Some(0.85)) };
     assert!(matches!(how(Some(&crowded)), Stands::Over(Outcome::Failed(why)) if why.contains("a third job")));
+    let again = |lesson| JobStatus { restart_count: 1, ..job("completed", Some(lesson), Some(0.85)) };
+    assert!(
+        matches!(how(Some(&again("alone"))), Stands::Over(Outcome::Failed(why)) if why.contains("started again"))
+    );
+    assert!(
+        matches!(how(Some(&again("shared"))), Stands::Over(Outcome::Beside(_))),
+        "beside its other all the same"
+    );
     // Put on a device of its own, it has taught how it runs alone; no speed beside anybody will come.
     assert!(matches!(how(Some(&job("completed", Some("alone"), None))), Stands::Over(Outcome::Beside(_))));
 }
