@@ -24,6 +24,7 @@ fn prepared() -> Cluster {
     let pool_nodes = vec![PoolNode::new("n1", "h200", Mechanism::Mps)];
     let mut cluster = Cluster::start(ClusterSpec { pool_nodes, ..ClusterSpec::default() }).unwrap();
     cluster.start_pillion().unwrap();
+    cluster.wait_for_agents(1).unwrap();
     let script = format!(
         "#!/bin/bash\n#SBATCH --gres=gpu:1 -c1 --mem=100 -t10\nexec pillion-load resnet50-infer --seconds {KNOWN_SECONDS}\n"
     );

@@ -55,7 +55,11 @@ impl Cluster {
         self.wait_for_agents(self.spec().node_names().len())
     }
 
-    fn wait_for_agents(&self, wanted: usize) -> Result<()> {
+    /// Waits until so many agents are connected.
+    ///
+    /// # Errors
+    /// Where they are not, after a minute.
+    pub fn wait_for_agents(&self, wanted: usize) -> Result<()> {
         wait_for("agents that are connected", CONNECTED_DEADLINE, || {
             let status = self.pillion_as("root", &["status", "--json"])?.stdout()?;
             let count = status.matches("\"connected\": true").count();
