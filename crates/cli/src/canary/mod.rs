@@ -60,19 +60,19 @@ pub async fn run(
     let mut client = connect(address).await?;
     let status = answer(client.status(StatusRequest {})).await?;
     let sinfo = slurm::nodes().await?;
-    let place = place::find(&status, &sinfo, args.node.as_deref()).map_err(unable)?;
+    let place = place::find(&status, &sinfo, args.node.as_deref()).map_err(|why| unable(&why))?;
     let ready = place::ready(&status, &sinfo, &place);
     let (node, partition) = (place.node.clone(), place.partition.clone());
     let pairs = plan::pairs(scripts.len(), args.pairs, args.seed);
     let wanted = Wanted { runs_each: usize::from(args.runs), pairs };
     let about = About { node, partition, scripts, promise: args.max_slowdown };
     if args.dry_run {
-        ready.map_err(unable)?;
+        ready.map_err(|why| unable(&why))?;
         output.print(&show::planned(&submissions(&Canary::new(about, clock.now()), &wanted, &place)?))?;
         return Ok(exit::OK);
     }
     if !Record::exists(&characterize::folder("canary")?, &place.node) {
-        ready.clone().map_err(unable)?;
+        ready.clone().map_err(|why| unable(&why))?;
     }
     let canary = Canary::new(about, clock.now());
     let mut away = Away::default();
@@ -82,7 +82,7 @@ pub async fn run(
     following.run(args, &mut client, output).await
 }
 
-fn unable(why: NoPlace) -> CliError {
+fn unable(why: &NoPlace) -> CliError {
     CliError::Usage(why.to_string())
 }
 
@@ -145,7 +145,7 @@ impl Following<'_> {
     ) -> Result<ExitStatus, CliError> {
         self.open(args.again).await?;
         if let Some(why) = self.seen.away.why().filter(|_| self.canary.open().next().is_none()) {
-            return Err(unable(why.clone()));
+            return Err(unable(why));
         }
         if !self.canary.has_pairs() {
             self.canary.before = bound_now(client, self.clock.now()).await;
