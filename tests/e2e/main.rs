@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod between;
+mod canary;
+mod canary_faults;
 mod changes;
 mod characterize;
 mod cheats;
@@ -41,6 +43,7 @@ mod restart;
 mod rides;
 mod scale;
 mod scheduler_death;
+mod side_by_side;
 mod storm;
 mod trials;
 mod undo;

@@ -1,5 +1,5 @@
 //! Pillion on a test cluster that has whole GPUs only: a scheduler without a pool and agents that observe. No plugin, no module of
-//! lua, no hook: the cluster is asked for without them, `ClusterSpec::observed`.
+//! lua, no hook: the cluster is asked for without them, `ClusterSpec::observed`. Or beside a pool: agents of both kinds, one scheduler.
 
 use crate::cluster::Cluster;
 use crate::cluster::spec::{ClusterSpec, JobSubmit};
@@ -39,10 +39,31 @@ impl Cluster {
         for node in &nodes {
             self.start_observing_agent(node)?;
         }
-        wait_for("agents that observe", CONNECTED_DEADLINE, || {
+        self.wait_for_agents(nodes.len())
+    }
+
+    /// Starts everything of a pool, and agents that observe the nodes of whole GPUs; waits until all agents are known. The
+    /// scheduler's configuration names `gpu` under `[observe]`: [`ClusterSpec::scheduler_conf_extra`].
+    ///
+    /// # Errors
+    /// What the first that failed said.
+    pub fn start_pillion_and_observing(&mut self) -> Result<()> {
+        self.start_pillion()?;
+        for node in self.spec().whole_gpu_node_names() {
+            self.start_observing_agent(&node)?;
+        }
+        self.wait_for_agents(self.spec().node_names().len())
+    }
+
+    /// Waits until so many agents are connected.
+    ///
+    /// # Errors
+    /// Where they are not, after a minute.
+    pub fn wait_for_agents(&self, wanted: usize) -> Result<()> {
+        wait_for("agents that are connected", CONNECTED_DEADLINE, || {
             let status = self.pillion_as("root", &["status", "--json"])?.stdout()?;
             let count = status.matches("\"connected\": true").count();
-            Ok(if count == nodes.len() { Look::Ready(()) } else { Look::NotYet(status) })
+            Ok(if count == wanted { Look::Ready(()) } else { Look::NotYet(status) })
         })
     }
 

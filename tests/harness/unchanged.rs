@@ -73,6 +73,15 @@ impl Looks {
         })
     }
 
+    /// What is otherwise than here of jobs alone, whatever else runs meanwhile; starts four jobs for it.
+    ///
+    /// # Errors
+    /// Where Slurm does not answer, or a job does not end.
+    pub fn differences_of_jobs(&self, cluster: &Cluster) -> Result<Vec<String>> {
+        let now = Self { jobs: jobs_look(cluster)?, ..self.clone() };
+        Ok(self.differences(&now))
+    }
+
     /// What is otherwise than here, word by word; empty where nothing is.
     pub fn differences(&self, now: &Self) -> Vec<String> {
         let words = |looks: &Self| [looks.slurm.concat(), looks.jobs.concat()].concat();

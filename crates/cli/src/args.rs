@@ -1,6 +1,7 @@
 //! The command line as people type it.
 
 mod act;
+mod canary;
 mod characterize;
 mod idle;
 mod plan;
@@ -11,6 +12,7 @@ mod setup;
 mod shadow;
 
 pub use act::{DrainArgs, EventsArgs, EvictArgs, TopArgs, UndrainArgs};
+pub use canary::CanaryArgs;
 pub use characterize::CharacterizeArgs;
 pub use idle::IdleArgs;
 pub use plan::{BacktestArgs, FirstRunsArg, ObjectiveArg, ObserveArg, PlanArgs, Switch, UsersArg};
@@ -105,6 +107,8 @@ pub enum Command {
     Profile(ProfileArgs),
     /// Runs a batch script alone under several caps, as ordinary jobs, and says how fast it is under each
     Characterize(CharacterizeArgs),
+    /// Runs your own scripts on one node of the pool, each alone and then two at a time, as ordinary jobs, and holds what was foretold against what was measured
+    Canary(CanaryArgs),
     /// Which models were learnt, which one is in use, and the backtests that decided it
     Model(ModelArgs),
     /// What would be decided, without doing it: on the live queue, a saved snapshot, or CSV files

@@ -36,6 +36,9 @@ pub enum CliError {
     /// It is there and cannot answer now.
     #[error("the scheduler cannot answer now ({0}); try again later")]
     TryLater(String),
+    /// Slurm's programs got no answer in time; what they asked for may happen yet.
+    #[error("Slurm cannot answer now ({0}); try again later")]
+    SlurmBusy(String),
     /// It answered no.
     #[error("the scheduler refused: {0}")]
     Refused(String),
@@ -60,7 +63,7 @@ impl CliError {
             Self::Usage(_) => exit::USAGE,
             Self::Data(_) | Self::File { .. } => exit::DATA,
             Self::Unreachable { .. } => exit::UNREACHABLE,
-            Self::TryLater(_) | Self::Unproven(_) | Self::Slurm(_) => exit::TRY_LATER,
+            Self::TryLater(_) | Self::Unproven(_) | Self::SlurmBusy(_) | Self::Slurm(_) => exit::TRY_LATER,
             Self::Refused(_) | Self::Print(_) => exit::PROBLEM,
         }
     }

@@ -15,6 +15,7 @@
 
 pub mod address;
 pub mod args;
+pub mod canary;
 pub mod characterize;
 pub mod client;
 pub mod commands;

@@ -1,6 +1,7 @@
 //! The real `pillion` against a scheduler of fixtures: every command in every format, as people and scripts see it.
 
 mod backtest;
+mod canary;
 mod harness;
 mod plan_on_files;
 mod replay;
@@ -190,14 +191,15 @@ async fn shadow_says_what_would_have_been_done_and_what_came_of_it() {
     assert_eq!((wrong.code, wrong.out.as_str()), (64, ""), "{}", wrong.err);
 }
 
-/// Those of docs/evaluate.md that ask a scheduler; its job stands for one that is observed.
+/// Those of docs/evaluate.md that ask a scheduler; its job stands for one that is observed. Those that submit jobs are run on real Slurm
+/// (`tests/e2e/canary.rs`).
 #[tokio::test]
 async fn the_commands_for_observed_partitions_are_run() {
     let harness = Harness::start();
     let page = include_str!("../../../docs/evaluate.md");
     let lines = page.lines().filter_map(|line| line.strip_prefix("pillion "));
-    let lines: Vec<String> =
-        lines.filter(|line| !line.starts_with("replay ")).map(|line| line.replace("4711", "51")).collect();
+    let lines = lines.filter(|line| !line.starts_with("replay ") && !line.starts_with("canary "));
+    let lines: Vec<String> = lines.map(|line| line.replace("4711", "51")).collect();
     assert_eq!(lines.len(), 12, "{lines:?}");
     for line in lines {
         let ran = harness.run(&line).await;

@@ -97,11 +97,11 @@ impl Run {
 }
 
 impl RunStatus {
-    fn open(state: &'static str, detail: &str) -> Self {
+    pub(crate) fn open(state: &'static str, detail: &str) -> Self {
         Self::Open { state, detail: detail.to_owned() }
     }
 
-    fn failed(why: &str) -> Self {
+    pub(crate) fn failed(why: &str) -> Self {
         Self::Over(Outcome::Failed(why.to_owned()))
     }
 }
@@ -168,20 +168,45 @@ impl Campaign {
     }
 }
 
-/// How a run stands, by the status of its job. `device_model`: that of the run without a cap.
-pub fn status(run: &Run, job: Option<&JobStatus>, device_model: Option<&str>, now: UnixTime) -> RunStatus {
+/// A job that is over, and how it ended; else how its run stands: it waits, runs, or nobody knows it.
+///
+/// # Errors
+/// How it stands.
+pub(crate) fn ended(
+    submitted_at: UnixTime,
+    job: Option<&JobStatus>,
+    now: UnixTime,
+) -> Result<(&JobStatus, &str), RunStatus> {
     let Some(job) = job else {
-        return if now.seconds_since(run.submitted_at) < UNSEEN_SECONDS_MAX {
+        return Err(if now.seconds_since(submitted_at) < UNSEEN_SECONDS_MAX {
             RunStatus::open("waiting", "the scheduler has not seen it yet")
         } else {
             RunStatus::failed("the scheduler does not know it; see 'sacct' for what became of it")
-        };
+        });
     };
-    let Some(ending) = &job.ending else {
-        return match job.started_at_seconds {
-            Some(_) => RunStatus::open("running", ""),
-            None => RunStatus::open("waiting", job.job.as_ref().map_or("", |queued| &queued.reason)),
-        };
+    job.ending.as_deref().map(|ending| (job, ending)).ok_or_else(|| match job.started_at_seconds {
+        Some(_) => RunStatus::open("running", ""),
+        None => RunStatus::open("waiting", job.job.as_ref().map_or("", |queued| &queued.reason)),
+    })
+}
+
+/// How a run stands that is over and of which nothing was told yet: what it taught is on its way, or will not come.
+pub(crate) fn untaught(job: &JobStatus) -> RunStatus {
+    let since = job.ended_at_seconds.map_or(0.0, |ended| job.now_seconds - ended);
+    if since < UNTAUGHT_SECONDS_MAX {
+        RunStatus::open("ended", "its measurements are on their way")
+    } else {
+        RunStatus::failed(
+            "nothing was measured of it: its node's agent was not responding, or it did not use its GPU",
+        )
+    }
+}
+
+/// How a run stands, by the status of its job. `device_model`: that of the run without a cap.
+pub fn status(run: &Run, job: Option<&JobStatus>, device_model: Option<&str>, now: UnixTime) -> RunStatus {
+    let (job, ending) = match ended(run.submitted_at, job, now) {
+        Ok(over) => over,
+        Err(stands) => return stands,
     };
     let own_model = job.decision.as_ref().map(|decision| decision.device_model.as_str());
     if own_model.is_some() && device_model.is_some() && own_model != device_model {
@@ -204,16 +229,7 @@ pub fn status(run: &Run, job: Option<&JobStatus>, device_model: Option<&str>, no
             RunStatus::failed(job.lesson_detail.as_deref().unwrap_or("it taught nothing"))
         }
         (Some(LessonKind::Capped | LessonKind::Shared), _) => RunStatus::failed("it was not alone"),
-        (None, _) => {
-            let since = job.ended_at_seconds.map_or(0.0, |ended| job.now_seconds - ended);
-            if since < UNTAUGHT_SECONDS_MAX {
-                RunStatus::open("ended", "its measurements are on their way")
-            } else {
-                RunStatus::failed(
-                    "nothing was measured of it: its node's agent was not responding, or it did not use its GPU",
-                )
-            }
-        }
+        (None, _) => untaught(job),
     }
 }
 

@@ -12,7 +12,8 @@ mod counts;
 pub mod record;
 pub mod script;
 pub mod show;
-mod submit;
+pub(crate) mod slurm;
+pub(crate) mod submit;
 
 use crate::args::CharacterizeArgs;
 use crate::client::{Operator, Target, answer, connect};
@@ -81,7 +82,11 @@ pub async fn run(
 
 /// What is to be submitted.
 fn subject(args: &CharacterizeArgs) -> Result<Subject, CliError> {
-    let named = &args.script;
+    read(&args.script, &args.arguments, &args.sbatch)
+}
+
+/// A script, with its arguments and options for sbatch.
+pub(crate) fn read(named: &Path, arguments: &[String], options: &[String]) -> Result<Subject, CliError> {
     let path = std::fs::canonicalize(named).map_err(CliError::file("read", named))?;
     let length = std::fs::metadata(&path).map_err(CliError::file("read", named))?.len();
     if length > SCRIPT_BYTES_MAX {
@@ -90,15 +95,14 @@ fn subject(args: &CharacterizeArgs) -> Result<Subject, CliError> {
     }
     let text = std::fs::read_to_string(&path).map_err(CliError::file("read", named))?;
     let script = path.to_str().ok_or_else(|| unusable(named, "its path is no text"))?.to_owned();
-    if args.sbatch.iter().any(|option| option.starts_with("--colocate")) {
+    if options.iter().any(|option| option.starts_with("--colocate")) {
         let other = "write settings of --colocate in the script: --sbatch cannot carry them";
         return Err(CliError::Usage(other.to_owned()));
     }
-    let (arguments, options) = (args.arguments.clone(), args.sbatch.clone());
-    Ok(Subject { script, text, arguments, options })
+    Ok(Subject { script, text, arguments: arguments.to_vec(), options: options.to_vec() })
 }
 
-fn unusable(script: &Path, why: &str) -> CliError {
+pub(crate) fn unusable(script: &Path, why: &str) -> CliError {
     CliError::Data(format!("{}: {why}", script.display()))
 }
 
@@ -116,9 +120,9 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Where campaigns are remembered.
-fn folder() -> Result<PathBuf, CliError> {
-    let folder = record::folder(variable("XDG_STATE_HOME").as_deref(), variable("HOME").as_deref());
+/// Where campaigns of a kind are remembered.
+pub(crate) fn folder(kind: &str) -> Result<PathBuf, CliError> {
+    let folder = record::folder(variable("XDG_STATE_HOME").as_deref(), variable("HOME").as_deref(), kind);
     folder.ok_or_else(|| {
         CliError::Usage(
             "neither XDG_STATE_HOME nor HOME names a folder to remember the campaign in".to_owned(),
@@ -128,7 +132,7 @@ fn folder() -> Result<PathBuf, CliError> {
 
 /// The campaign of this very script, as far as it came; what failed is tried anew.
 fn open(args: &CharacterizeArgs, subject: Subject) -> Result<(Record, Campaign), CliError> {
-    let (record, known) = Record::open::<Campaign>(&folder()?, &subject.script)?;
+    let (record, known) = Record::open::<Campaign>(&folder("characterize")?, &subject.script)?;
     let mut campaign = match known {
         Some(known) if args.again && known.subject == subject => Campaign::new(subject),
         Some(known) if known.subject == subject => known,
@@ -202,7 +206,8 @@ impl Following<'_> {
     async fn submit(&mut self, cap: CapStep) -> Result<(), CliError> {
         // Before: a record that cannot be written must not come to light when the job is there.
         self.record.save(&self.campaign)?;
-        let job_id = submit::submit(&self.campaign.subject, &script::value(&self.settings, cap)).await?;
+        let option = format!("--colocate={}", script::value(&self.settings, cap));
+        let job_id = submit::submit(&self.campaign.subject, &[option], submit::TAKEN_ALONE).await?;
         let submitted_at = self.clock.now();
         self.campaign.runs.push(campaign::Run { cap, job_id, submitted_at, outcome: None });
         self.record.save(&self.campaign)
@@ -253,7 +258,7 @@ impl Following<'_> {
     }
 }
 
-fn style() -> ProgressStyle {
+pub(crate) fn style() -> ProgressStyle {
     let template = "{bar:24} {pos}/{len} runs, {elapsed}: {wide_msg}";
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -1,4 +1,4 @@
-//! Where a campaign is remembered, so that it can be followed again: one JSON file a script in the user's own folder
+//! Where a campaign is remembered, so that it can be followed again: one JSON file a script (of a canary: a node) in the user's own folder
 //! (`$XDG_STATE_HOME`, else `~/.local/state`), one folder a kind of campaign, after the XDG base directory specification. One at a time follows it.
 
 use crate::error::CliError;
@@ -27,16 +27,20 @@ impl Drop for Record {
     }
 }
 
-/// The folder of campaigns, by the environment; `None` where it names no home.
-pub fn folder(state_home: Option<&str>, home: Option<&str>) -> Option<PathBuf> {
+/// The folder of campaigns of a kind, by the environment; `None` where it names no home.
+pub fn folder(state_home: Option<&str>, home: Option<&str>, kind: &str) -> Option<PathBuf> {
     let state = absolute(state_home).map(Path::to_owned);
     let state = state.or_else(|| Some(absolute(home)?.join(".local/state")));
-    state.map(|state| state.join("pillion/characterize"))
+    state.map(|state| state.join("pillion").join(kind))
 }
 
 /// The specification has paths that are not absolute ignored.
 fn absolute(text: Option<&str>) -> Option<&Path> {
     text.map(Path::new).filter(|path| path.is_absolute())
+}
+
+fn path(folder: &Path, script: &str) -> PathBuf {
+    folder.join(format!("{}.json", name_of(script)))
 }
 
 /// `/home/alice/train.sh` as one name, as editors do it: `%home%alice%train.sh`.
@@ -48,20 +52,25 @@ fn name_of(script: &str) -> String {
 }
 
 impl Record {
-    /// Opens the record of a script, and what it remembers.
+    /// Whether there is one.
+    pub fn exists(folder: &Path, script: &str) -> bool {
+        path(folder, script).exists()
+    }
+
+    /// Opens the record of a script, or of what else a campaign is about, and what it remembers.
     ///
     /// # Errors
     /// [`CliError::TryLater`] where another process follows the same script; [`CliError::File`]; [`CliError::Data`] for a
     /// file that is none of ours.
     pub fn open<C: DeserializeOwned>(folder: &Path, script: &str) -> Result<(Self, Option<C>), CliError> {
         fs::create_dir_all(folder).map_err(CliError::file("write", folder))?;
-        let path = folder.join(format!("{}.json", name_of(script)));
+        let path = path(folder, script);
         let lock_path = path.with_extension("lock");
         let lock = File::create(&lock_path).map_err(CliError::file("write", &lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let why = format!("another 'pillion characterize' follows {script}");
+                let why = format!("another process of yours follows {script}");
                 return Err(CliError::TryLater(why));
             }
             Err(TryLockError::Error(source)) => return Err(CliError::file("write", &lock_path)(source)),
@@ -124,7 +133,7 @@ mod tests {
         assert_eq!(known, None);
         record.save(&campaign()).unwrap();
         let error = Record::open::<Campaign>(&place, "/home/alice/x.sh").unwrap_err();
-        assert!(error.to_string().contains("another 'pillion characterize' follows"), "{error}");
+        assert!(error.to_string().contains("another process of yours follows"), "{error}");
         // As a process that is just being started would.
         let inherited = record.lock.try_clone().unwrap();
         drop(record);
@@ -138,7 +147,7 @@ mod tests {
 
     #[test]
     fn it_lies_in_the_users_own_folder() {
-        let at = |state, home| folder(state, home).map(|path| path.display().to_string());
+        let at = |state, home| folder(state, home, "characterize").map(|path| path.display().to_string());
         assert_eq!(at(Some("/s"), Some("/h")).as_deref(), Some("/s/pillion/characterize"));
         assert_eq!(at(Some("s"), Some("/h")).as_deref(), Some("/h/.local/state/pillion/characterize"));
         assert_eq!(at(None, None), None);

@@ -36,6 +36,24 @@ pub fn directives(text: &str) -> Result<impl Iterator<Item = (usize, Vec<&str>)>
     }))
 }
 
+/// Options with their values, which stand behind a `=`, in the next word, or right behind a letter.
+pub(crate) fn options(words: &[&str]) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for word in words {
+        let word = word.trim_matches(['"', '\'']);
+        if word.starts_with("--") {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            found.push((name.to_owned(), value.trim_matches(['"', '\'']).to_owned()));
+        } else if word.starts_with('-') && word.is_char_boundary(2) && word.len() >= 2 {
+            let (name, value) = word.split_at(2);
+            found.push((name.to_owned(), value.trim_start_matches('=').to_owned()));
+        } else if let Some((_, value)) = found.last_mut().filter(|(_, value)| value.is_empty()) {
+            word.clone_into(value);
+        }
+    }
+    found
+}
+
 /// The settings of the script's own `--colocate`; the last one counts.
 ///
 /// # Errors
@@ -62,7 +80,7 @@ pub fn settings(text: &str) -> Result<ColocateRequest, InvalidScript> {
 fn read(value: Option<&str>) -> Result<ColocateRequest, String> {
     match option::parse(value).map_err(|error| error.to_string())? {
         ColocateOption::Yes(ColocateRequest { cap: Some(_), .. }) => {
-            Err("take cap= out: the campaign sets it".to_owned())
+            Err("take cap= out: it is not the script that sets it here".to_owned())
         }
         ColocateOption::Yes(settings) => Ok(settings),
         ColocateOption::No => Err("take --colocate=no out: it keeps Pillion away".to_owned()),
@@ -102,7 +120,7 @@ mod tests {
         assert_eq!(why("train\n"), "it does not begin with '#!', so sbatch would refuse it");
         assert_eq!(
             why("#!/bin/sh\n#SBATCH --colocate=cap=0.3\n"),
-            "line 2: take cap= out: the campaign sets it"
+            "line 2: take cap= out: it is not the script that sets it here"
         );
         assert!(
             why("#!/bin/sh\n#SBATCH -J a\n#SBATCH --colocate=no\n")

@@ -38,6 +38,7 @@ use crate::client::{Target, connect};
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
 use crate::output::{Answer, Format, Output};
+use crate::{canary, characterize};
 use pillion_core::Clock;
 
 /// Why `top` takes none of the options for scripts.
@@ -67,9 +68,8 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
             acct::fetch(&mut connect(address).await?, request).await?
         }
         Command::Profile(profile) => profile::fetch(&mut connect(address).await?, profile).await?,
-        Command::Characterize(order) => {
-            return crate::characterize::run(order, address, clock, output).await;
-        }
+        Command::Characterize(order) => return characterize::run(order, address, clock, output).await,
+        Command::Canary(order) => return canary::run(order, address, clock, output).await,
         Command::Model(model) => model::fetch(&mut connect(address).await?, model).await?,
         Command::Plan(plan) => plan::make(plan, address).await?,
         Command::Backtest(backtest) => backtest::make(backtest)?,

@@ -83,7 +83,9 @@ impl Harness {
 
 /// Runs `pillion` against any address, in `folder`.
 pub(crate) async fn run_at(scheduler: &str, folder: &Path, line: &str) -> Ran {
+    let path = std::env::var("PATH").unwrap_or_default();
     let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_pillion"))
+        .env("PATH", format!("{}:{path}", folder.join("bin").display()))
         .args(line.split_whitespace())
         .current_dir(folder)
         .env("TZ", "UTC")

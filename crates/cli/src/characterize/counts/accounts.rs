@@ -1,15 +1,11 @@
 //! What Slurm tells a user of his own jobs: `squeue` while it knows them, and `sacct`, where there are accounts, after that.
 
 use super::campaign::Seen;
+use crate::characterize::slurm::ask;
 use crate::error::CliError;
 use pillion_core::SlurmJobId;
 use std::collections::BTreeMap;
-use std::process::Stdio;
-use std::time::Duration;
-use tokio::process::Command;
 
-/// slurmctld may be busy for a while.
-const DEADLINE: Duration = Duration::from_mins(1);
 /// What `squeue` is asked for; none of it is text that users write.
 const QUEUE_FORMAT: &str = "%i|%T|%M|%D|%C|%r";
 const ACCOUNT_FORMAT: &str = "JobID,State,ElapsedRaw,NNodes,NCPUS";
@@ -17,7 +13,7 @@ const ACCOUNT_FORMAT: &str = "JobID,State,ElapsedRaw,NNodes,NCPUS";
 /// What is known of these jobs; one that nobody knows is left out.
 ///
 /// # Errors
-/// [`CliError::TryLater`] where the controller did not answer.
+/// [`CliError::SlurmBusy`] where the controller did not answer.
 pub(super) async fn seen(jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, Seen>, CliError> {
     let mut known = BTreeMap::new();
     if jobs.is_empty() {
@@ -34,7 +30,7 @@ pub(super) async fn seen(jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, See
         Ok(text) => known.extend(text.lines().filter_map(queued)),
         // All of them are forgotten.
         Err(said) if said.contains("Invalid job id") => {}
-        Err(said) => return Err(CliError::TryLater(format!("squeue: {}", said.trim()))),
+        Err(said) => return Err(CliError::SlurmBusy(format!("squeue: {}", said.trim()))),
     }
     let rest: Vec<SlurmJobId> = jobs.iter().copied().filter(|job| !known.contains_key(job)).collect();
     if !rest.is_empty() {
@@ -45,20 +41,6 @@ pub(super) async fn seen(jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, See
         }
     }
     Ok(known)
-}
-
-/// What a program printed, or what it said where it failed.
-async fn ask(program: &str, arguments: &[&str]) -> Result<Result<String, String>, CliError> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(DEADLINE, command.output())
-        .await
-        .map_err(|_| CliError::TryLater(format!("{program} did not end within {} s", DEADLINE.as_secs())))?
-        .map_err(|error| {
-            CliError::Refused(format!("{program} could not be run ({error}); is Slurm installed here?"))
-        })?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) })
 }
 
 fn queued(line: &str) -> Option<(SlurmJobId, Seen)> {

@@ -59,7 +59,7 @@ pub(super) fn ask(text: &str, options: &[String], has_cpus: bool) -> Result<Ask,
         tasks: None,
         is_colocated: false,
     };
-    for (name, value) in lines.flat_map(|words| pairs(&words)) {
+    for (name, value) in lines.flat_map(|words| script::options(&words)) {
         match name.as_str() {
             "--gres" => {
                 let entries: Vec<&str> =
@@ -132,24 +132,6 @@ impl Ask {
 
 fn words(option: &str) -> Vec<&str> {
     option.split_whitespace().collect()
-}
-
-/// Options with their values, which stand behind a `=`, in the next word, or right behind a letter.
-fn pairs(words: &[&str]) -> Vec<(String, String)> {
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    for word in words {
-        let word = word.trim_matches(['"', '\'']);
-        if word.starts_with("--") {
-            let (name, value) = word.split_once('=').unwrap_or((word, ""));
-            pairs.push((name.to_owned(), value.trim_matches(['"', '\'']).to_owned()));
-        } else if word.starts_with('-') && word.is_char_boundary(2) && word.len() >= 2 {
-            let (name, value) = word.split_at(2);
-            pairs.push((name.to_owned(), value.trim_start_matches('=').to_owned()));
-        } else if let Some((_, value)) = pairs.last_mut().filter(|(_, value)| value.is_empty()) {
-            word.clone_into(value);
-        }
-    }
-    pairs
 }
 
 /// `4`, `a100:4`, `a100` or nothing, which is one.

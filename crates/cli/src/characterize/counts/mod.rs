@@ -67,7 +67,7 @@ fn name(args: &CharacterizeArgs) -> String {
 
 /// The campaign of this very script, as far as it came; what failed is tried anew.
 fn open(args: &CharacterizeArgs, subject: Subject) -> Result<(Record, Campaign), CliError> {
-    let (record, known) = Record::open::<Campaign>(&super::folder()?.join("gpus"), &subject.script)?;
+    let (record, known) = Record::open::<Campaign>(&super::folder("characterize/gpus")?, &subject.script)?;
     let mut campaign = match known {
         Some(known) if !args.again && known.subject == subject => known,
         Some(known) if known.subject != subject => {
@@ -103,7 +103,7 @@ impl Following<'_> {
             }
             match self.poll().await {
                 Ok(()) => {}
-                Err(CliError::TryLater(_)) if !is_once => {
+                Err(CliError::SlurmBusy(_)) if !is_once => {
                     bar.set_message("Slurm does not answer; the jobs go on");
                 }
                 Err(error) => return Err(error),
