@@ -21,7 +21,7 @@ const COLLISION_LOSS: f64 = 0.25;
 /// on the same units and neither is sure to win, for a cap whose effect was not measured, and where nothing is known.
 const DOUBT_APART: f64 = 0.3;
 const DOUBT_OF_PRESSURE: f64 = 1.2;
-/// Beside who uses a fifth of the units KACE's speeds are foretold as well as beside nobody.
+/// Doubt grows late: beside who uses up to a third of the units, KACE's speeds are foretold as well as beside nobody.
 const DOUBT_EXPONENT: f64 = 1.5;
 const DOUBT_OF_CAP: f64 = 0.5;
 const DOUBT_UNKNOWN: f64 = 1.5;
