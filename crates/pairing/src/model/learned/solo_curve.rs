@@ -81,7 +81,7 @@ impl SoloCurve {
 
     /// The speed alone under a cap, 0..=1.
     pub(super) fn at(&self, cap: f64) -> f64 {
-        at(&self.speeds, cap).max(SPEED_MIN)
+        at(&self.speeds, cap).clamp(SPEED_MIN, 1.0)
     }
 
     /// Standard deviation of that speed, of the speed, for what its workload's rates vary by more than is usual; 0 without a cap.
@@ -122,8 +122,11 @@ fn level_of<'l>(levels: &'l [Level], rate: &Level) -> Option<&'l Level> {
 /// Variance of one measured rate, of its square, less what every speed is taken to vary by. Where runs a second are compared,
 /// the durations of whole runs tell of it too.
 fn variance_beyond_usual(profile: &WorkloadProfile, rates: &[Level], levels: &[Level]) -> f64 {
-    let misfits = rates.iter().filter_map(|rate| Some(rate.rate / level_of(levels, rate)?.rate - 1.0));
-    let of_rates: f64 = misfits.filter(|misfit| misfit.is_finite()).map(|misfit| misfit.powi(2)).sum();
+    let of_rates: f64 = rates
+        .iter()
+        .filter_map(|rate| Some(rate.weight * (rate.rate / level_of(levels, rate)?.rate - 1.0).powi(2)))
+        .filter(|square| square.is_finite())
+        .sum();
     let durations = profile.duration_variation_fraction.filter(|_| profile.throughput_per_second.is_none());
     let (spare_runs, variation) =
         durations.map_or((0.0, 0.0), |variation| (f64::from(profile.run_count.saturating_sub(1)), variation));
@@ -198,7 +201,8 @@ mod tests {
 
     #[test]
     fn more_runs_make_a_mean_surer() {
-        let rates = [26.0, 39.0, 49.0, 45.0];
+        // Those without a cap are compared with nothing that tells of noise.
+        let rates = [49.0, 40.0, 60.0, 100.0];
         let of_runs = |run_count| {
             let curve = SoloCurve::of(&WorkloadProfile { run_count, ..profile(rates) });
             curve.expect("rates under caps are known").deviation_fraction_at(0.5)
