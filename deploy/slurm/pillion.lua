@@ -3,7 +3,8 @@
 -- A module for the site's own job_submit.lua, loaded by pcall(dofile, ..): see job_submit.lua.example. It turns a job
 -- with --colocate into one that waits in a pool partition for a decision, and keeps everybody but the scheduler away from
 -- shards. It runs under slurmctld's locks: no network, no program is run, one small local file is read, and every loop is
--- bounded. What is not provably one GPU on one node in a batch job is left as its user wrote it, with one line why.
+-- bounded. What is not provably one GPU, or so many GPUs of one node, in a batch job is left as its user wrote it, with one
+-- line why.
 --
 -- Lua 5.1 to 5.4: Debian builds Slurm with 5.1, Red Hat with 5.4. So: no integers, no bit operators, no string.unpack;
 -- whole numbers are printed by "%.0f". Formats shared with Rust: crates/core/src/{option,mark,heartbeat}.rs.
@@ -25,8 +26,9 @@ local STALE_AFTER_SECONDS = 30
 local LEASE_SECONDS = 30 -- how long a decided release may take to reach us
 local HEARTBEAT_LENGTH_MAX = 64 * 1024
 local OPTION_LENGTH_MAX = 256
-local MARK_PREFIX = "pillion1;"
+local MARK_PREFIXES = { "pillion1;", "pillion2;" } -- of one GPU, and of several
 local MARK_LENGTH_MAX = 520
+local GPUS_MAX = 64 -- of one node
 local PREAMBLE_LENGTH_MAX = 256 * 1024 -- where #SBATCH lines are looked for
 local OPTION_PREFIX = "_SLURM_SPANK_OPTION_pillion_colocate="
 local DEADLINE_HINT = "PILLION_DEADLINE=" -- set by our plugin in sbatch: lua is not shown --deadline
@@ -190,6 +192,7 @@ local function parse_pool(line)
     memory_mib = tonumber(memory),
     features = split(features, ","),
     gpu_types = split(types, ","),
+    shapes = {}, -- the devices of its nodes, each list once
   }
 end
 
@@ -206,6 +209,10 @@ function M.read_heartbeat()
   for line in string.gmatch(text, "[^\n]+") do
     local pool = parse_pool(line)
     if pool then beat.pools[#beat.pools + 1] = pool end
+    local partition, shape = string.match(line, "^shape=(%S+) ([%w_,-]+)$")
+    for _, own in ipairs(beat.pools) do
+      if own.partition == partition then own.shapes[#own.shapes + 1] = split(shape, ",") end
+    end
   end
   return beat
 end
@@ -274,7 +281,7 @@ local function parse_tres(text)
   return items
 end
 
--- The one field that names a GPU, and the rest of the request; nil and the reason if it is not just one GPU.
+-- The one field that names GPUs, how many, and the rest of the request; nil and the reason if there is no such field.
 local function find_gpu(job)
   local found, field
   local others = {}
@@ -293,8 +300,10 @@ local function find_gpu(job)
     end
   end
   if not found then return nil, "it asks for no GPU; write for example --gres=gpu:1" end
-  if found.count ~= 1 then return nil, "it asks for more than one GPU" end
-  return { field = field, kind = found.kind, gres = found.text, other = table.concat(others, ",") }
+  if found.count < 1 or found.count > GPUS_MAX then return nil, "it asks for so many GPUs that no node has them" end
+  return {
+    field = field, kind = found.kind, count = found.count, gres = found.text, other = table.concat(others, ","),
+  }
 end
 
 -- Whether the job is one node for certain.
@@ -328,13 +337,18 @@ local function why_unfit(job, gpu)
   if text_of(job.tres_freq) then return "it asks for --gpu-freq, which a neighbour would feel" end
   if names_deadline(job) then return "it has a --deadline" end
   if text_of(job.batch_features) then return "it asks for --batch features" end
-  if gpu.field == "task" and given(job.num_tasks) ~= 1 then return "it may ask for more than one GPU; write --ntasks=1" end
-  if gpu.field == "socket" and given(job.sockets_per_node) ~= 1 then
-    return "it may ask for more than one GPU; write --sockets-per-node=1"
+  if gpu.field == "task" and given(job.num_tasks) ~= 1 then
+    return "each of its tasks gets GPUs of its own, which shards cannot give; write --gres=gpu:N, or --ntasks=1"
+  end
+  if gpu.field == "socket" and (gpu.count > 1 or given(job.sockets_per_node) ~= 1) then
+    return "it asks for GPUs by socket; write --gres=gpu:N, or --sockets-per-node=1 with one"
+  end
+  if gpu.field == "job" and gpu.count > 1 and given(job.max_nodes) ~= 1 then
+    return "it may take its GPUs from several nodes; write --nodes=1"
   end
   -- --gpus-per-task brings this binding with it, and it says nothing where there is one task.
   local bind = text_of(job.tres_bind)
-  if bind and not (gpu.field == "task" and string.match(bind, "^gres/gpu:per_task:1$")) then
+  if bind and not (gpu.field == "task" and bind == string.format("gres/gpu:per_task:%.0f", gpu.count)) then
     return "it asks for --gpu-bind or --tres-bind"
   end
   if contains(config.unmanaged_qos, text_of(job.qos) or job.default_qos) then return "its QOS demands a whole GPU" end
@@ -350,9 +364,11 @@ local function per_gpu(text)
 end
 
 -- CPUs and memory, with what was asked for by GPU folded in: {cpus, memory_mib, set = {field = value}}.
-local function sizes(job)
+local function sizes(job, gpu_count)
   local cpus_per_gpu, memory_per_gpu = per_gpu(job.cpus_per_tres), per_gpu(job.mem_per_tres)
   if cpus_per_gpu == false or memory_per_gpu == false then return nil, "it asks for CPUs or memory by another GRES" end
+  cpus_per_gpu = cpus_per_gpu and cpus_per_gpu * gpu_count
+  memory_per_gpu = memory_per_gpu and memory_per_gpu * gpu_count
   local tasks = given(job.num_tasks) or 1
   local by_task = given(job.cpus_per_task)
   local cpus = math.max(given(job.min_cpus) or 1, given(job.pn_min_cpus) or 1, tasks * (by_task or 1))
@@ -439,11 +455,35 @@ local function why_closed(job, part)
   return nil
 end
 
+-- The devices of the most frequent nodes of a pool that have so many; nil if none has.
+local function shape_for(pool, count)
+  for _, shape in ipairs(pool.shapes) do
+    if #shape >= count then return shape end
+  end
+  return nil
+end
+
+-- On which devices Slurm starts a job of several GPUs by itself: as many of a node as it asks for, side by side, and others for
+-- each submission, so that not all wait for the same.
+local submission_count = 0
+local function fallback_of(pool, count)
+  local shape = shape_for(pool, count)
+  submission_count = submission_count + 1
+  local groups = math.floor(#shape / count)
+  local first = (submission_count % groups) * count
+  local names = {}
+  for at = first + 1, first + count do
+    names[#names + 1] = shape[at]
+  end
+  return names
+end
+
 -- Whether some node of the pool could run the job; otherwise why not.
 local function why_too_small(job, gpu, size, pool, part)
   if size.cpus > math.min(pool.cpus, given(part.max_cpus_per_node) or pool.cpus) then return "has too few CPUs a node" end
   if size.memory_mib > pool.memory_mib then return "has too little memory a node" end
   if gpu.kind and not contains(pool.gpu_types, gpu.kind) then return "has no GPU of that type" end
+  if gpu.count > 1 and not shape_for(pool, gpu.count) then return "has no node with so many GPUs" end
   for _, feature in ipairs(split(job.features or "", "&")) do
     if feature ~= "" and not contains(pool.features, feature) then return "has not the features of -C" end
   end
@@ -468,9 +508,10 @@ end
 
 -- Managing -----------------------------------------------------------------------------------------------------------
 
--- The mark: crates/core/src/mark.rs. nil if it would not fit, or would hold what a mark may not.
-local function render_mark(option, digest, partition, gpu, begin)
-  local fields = { "pillion1", "w=" .. digest }
+-- The mark: crates/core/src/mark.rs. nil if it would not fit, or would hold what a mark may not. `devices`: on which Slurm
+-- starts a job of several GPUs by itself; nil for one GPU.
+local function render_mark(option, digest, partition, gpu, begin, devices)
+  local fields = { devices and "pillion2" or "pillion1", "w=" .. digest }
   if option.slowdown then fields[#fields + 1] = "s=" .. option.slowdown end
   if option.memory_bytes then
     fields[#fields + 1] = string.format("m=%.0f", math.ceil(option.memory_bytes / 2 ^ 20))
@@ -484,6 +525,7 @@ local function render_mark(option, digest, partition, gpu, begin)
   fields[#fields + 1] = "gres=" .. gpu.gres
   fields[#fields + 1] = "other=" .. gpu.other
   fields[#fields + 1] = string.format("begin=%.0f", begin)
+  if devices then fields[#fields + 1] = "at=" .. table.concat(devices, ",") end
   for index = 2, #fields do
     if string.find(fields[index], "[^%w=,.:_-]") or string.find(fields[index], "[\128-\255]") then return nil end
   end
@@ -510,7 +552,18 @@ local function assign(job, assignments)
   return failure
 end
 
-local function plan_assignments(job, pool, gpu, size, limit, mark, begin)
+-- What a job waits with: one whole GPU, whichever it is, or all of several that are named. Shards of no named GPU are given
+-- out of pieces of several.
+local function shards_of(devices)
+  if not devices then return "gres/shard:100" end
+  local each = {}
+  for _, name in ipairs(devices) do
+    each[#each + 1] = "gres/shard:" .. name .. ":100"
+  end
+  return table.concat(each, ",")
+end
+
+local function plan_assignments(job, pool, gpu, size, limit, mark, begin, devices)
   local plan = {}
   local function set(field, value, none)
     if job[field] ~= value then plan[#plan + 1] = { field = field, value = value, none = none } end
@@ -523,7 +576,7 @@ local function plan_assignments(job, pool, gpu, size, limit, mark, begin)
   if size.set.min_cpus then set("min_cpus", size.set.min_cpus, slurm.NO_VAL) end
   if size.set.cpus_per_task then set("cpus_per_task", size.set.cpus_per_task, slurm.NO_VAL16) end
   local others = gpu.other ~= "" and ",gres/" .. string.gsub(gpu.other, ",", ",gres/") or ""
-  set("tres_per_node", "gres/shard:100" .. others, "")
+  set("tres_per_node", shards_of(devices) .. others, "")
   set("admin_comment", mark, "")
   local memory = size.set.min_mem_per_node
   -- Lua cannot write Slurm's "no value" back (64 bits; it arrives as 0, a whole node's memory). The same amount may stay.
@@ -534,8 +587,8 @@ local function plan_assignments(job, pool, gpu, size, limit, mark, begin)
 end
 
 -- What a job that is managed now does, what it is promised, and what happens without us. `slowdown`: its promise; nil where
--- nobody gave one. `cap`: where it is to run alone under one.
-local function understood(slowdown, cap, begin, now)
+-- nobody gave one. `cap`: where it is to run alone under one. `count`: its GPUs.
+local function understood(slowdown, cap, count, begin, now)
   local limit = "slowed no more than its pairing promises"
   if slowdown and slowdown >= 2 then
     limit = string.format("it takes at most %.1f times as long", slowdown)
@@ -550,6 +603,7 @@ local function understood(slowdown, cap, begin, now)
   elseif cap then
     what = string.format("waits for a GPU of its own; runs alone with %.0f %% of it, to be measured", tonumber(cap) * 100)
   end
+  if count > 1 then what = string.format("waits for %.0f GPUs of one node, which it shares with nobody", count) end
   local today = os.date("%Y-%m-%d", now) == os.date("%Y-%m-%d", begin)
   return what .. "; should Pillion stop, Slurm starts it alone from "
     .. os.date(today and "%H:%M" or "%Y-%m-%dT%H:%M", begin) .. " on"
@@ -565,7 +619,10 @@ local function manage(job, part_list, option, beat, now)
   if not gpu then return false, no_gpu end
   local unfit = why_unfit(job, gpu)
   if unfit then return false, unfit end
-  local size, no_size = sizes(job)
+  if gpu.count > 1 and option.cap then
+    return false, "cap= is for jobs of one GPU"
+  end
+  local size, no_size = sizes(job, gpu.count)
   if not size then return false, no_size end
   local names = named_partitions(job.partition, part_list)
   for _, name in ipairs(names) do
@@ -579,11 +636,12 @@ local function manage(job, part_list, option, beat, now)
   if not pool then return false, no_pool end
   local digest = M.workload_digest(option.profile, job.name, job.script)
   local user_begin = job.begin_time or 0
-  local mark = render_mark(option, digest, job.partition, gpu, user_begin)
+  local devices = gpu.count > 1 and fallback_of(pool, gpu.count) or nil
+  local mark = render_mark(option, digest, job.partition, gpu, user_begin, devices)
   if not mark then return false, "its partition or GRES names are too long or unusual to be remembered" end
   local begin = math.max(user_begin, now + beat.bound)
-  local sentence = understood(tonumber(option.slowdown) or beat.slowdown, option.cap, begin, now)
-  local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin))
+  local sentence = understood(tonumber(option.slowdown) or beat.slowdown, option.cap, gpu.count, begin, now)
+  local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin, devices))
   if failure then
     slurm.log_error("%s", "pillion.lua: assignment failed, job left as it was: " .. tostring(failure))
     return false, "something failed inside Pillion"
@@ -610,7 +668,7 @@ local SHARD_REFUSAL = "shards are given out by Pillion alone; ask for a whole GP
   .. "--colocate if the job may share it"
 
 local function pool_refusal(name)
-  return "partition " .. name .. " is for jobs that share a GPU; write --colocate and ask for one GPU (such as "
+  return "partition " .. name .. " is for jobs that say --colocate; write it and ask for GPUs of one node (such as "
     .. "--gres=gpu:1) in a batch job, or name another partition"
 end
 
@@ -724,9 +782,13 @@ local function may_be_halved(job, rec)
   return (job.end_time or 0) ~= 0 or not are_counts_in_order(job, rec) or asks_no_gres(job)
 end
 
+local function begins_as_mark(comment)
+  return contains(MARK_PREFIXES, string.sub(comment, 1, #MARK_PREFIXES[1]))
+end
+
 -- The fields of a mark by name; nil for what is not one of ours.
 local function parse_mark(comment)
-  if not comment or string.sub(comment, 1, #MARK_PREFIX) ~= MARK_PREFIX or #comment > MARK_LENGTH_MAX then return nil end
+  if not comment or not begins_as_mark(comment) or #comment > MARK_LENGTH_MAX then return nil end
   local mark = {}
   for _, field in ipairs(split(comment, ";")) do
     local name, value = string.match(field, "^(%l+)=(.*)$")
@@ -762,8 +824,8 @@ local function name_of(rec)
   return string.format(task and "%.0f_%.0f" or "%.0f", array, task)
 end
 
--- Takes a job out of management: with what its user changes now, and otherwise as it was submitted. Its one GPU on one
--- node is asked for by node, whichever option it was asked for with: Slurm lets nobody clear tres_per_node in an update.
+-- Takes a job out of management: with what its user changes now, and otherwise as it was submitted. Its GPUs, of one node, are
+-- asked for by node, whichever option they were asked for with: Slurm lets nobody clear tres_per_node in an update.
 local function release_to_user(job, mark, target, now)
   local plan = {}
   if job.partition ~= target then plan[1] = { field = "partition", value = target, none = "" } end
@@ -901,7 +963,7 @@ end
 -- An update by root, by SlurmUser or by whoever is trusted besides. An admin's own passes, whatever fails in here.
 local function modify_for_trusted(job, rec, uid)
   local is_read, comment = pcall(function() return job.admin_comment end)
-  local is_ours = is_read and type(comment) == "string" and string.sub(comment, 1, #MARK_PREFIX) == MARK_PREFIX
+  local is_ours = is_read and type(comment) == "string" and begins_as_mark(comment)
   if not is_ours then return passed(job) end
   local ok, why = pcall(why_fenced, job, rec, os.time())
   if ok and not why then return passed(job) end

@@ -91,6 +91,7 @@ fn job(number: u32) -> anyhow::Result<WaitingJob> {
         use_beyond_fraction: 0.0,
         isolation: pillion_core::isolation::Isolation::Shared,
         gpu_type: None,
+        device_count: 1,
         cpus: 4,
         memory_mib: 4096,
         features: Vec::new(),

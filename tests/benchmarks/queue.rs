@@ -1,6 +1,6 @@
 //! The same queue of short jobs beside plain Slurm: how many are launched while a backlog lasts, how long jobs wait while
-//! devices for all of them stand idle, and what jobs that asked for nothing pay for a scheduler of ours that lives, is frozen
-//! or is dead.
+//! devices for all of them stand idle, how long they wait where some want several GPUs, and what jobs that asked for nothing pay
+//! for a scheduler of ours that lives, is frozen or is dead.
 
 use crate::stats::{Chance, Variant, quantile, table};
 use anyhow::{Context as _, ensure};
@@ -25,12 +25,17 @@ const DEVICES_PER_NODE: u32 = 8;
 const BACKLOGS: usize = 3;
 /// Jobs of one burst, on twice as many idle devices.
 const BURST: usize = 8;
+/// GPUs of the jobs of a mixed queue, and how often each: of ten.
+const WIDTHS: [(u32, u32); 3] = [(1, 5), (2, 3), (4, 2)];
+/// Mixed queues, each drawn anew.
+const MIXED_QUEUES: u64 = 3;
 /// Plain jobs of one round, and on how many CPUs at once.
 const PLAIN_COUNT: usize = 60;
 
 fn spec(is_ours: bool) -> ClusterSpec {
     ClusterSpec {
         pool_nodes: NODES.map(|name| PoolNode::new(name, "h200", Mechanism::Mps)).into(),
+        whole_gpu_node_count: if is_ours { 1 } else { NODES.len() },
         gpus_per_node: DEVICES_PER_NODE,
         job_submit: if is_ours { JobSubmit::Pillion } else { JobSubmit::Absent },
         spank: is_ours,
@@ -56,6 +61,16 @@ impl Side<'_> {
         let job =
             self.cluster.submit_as("alice", &script, &[asked, &["-c1", "--mem=100", "-t5"]].concat())?;
         Ok(job)
+    }
+
+    /// A job of so many GPUs of one node, each whole: where nobody shares, by `gpu`, as a user writes it without us.
+    fn submit_wide(&self, number: u64, job: Mixed) -> anyhow::Result<SlurmJobId> {
+        let script = format!("echo $EPOCHREALTIME\nsleep {:.2}", job.seconds);
+        let profile = format!("--colocate=profile=mixed-{number}");
+        let (gres, limit) = (format!("--gres=gpu:{}", job.width), format!("-t{}", job.limit_minutes));
+        let whose = if self.is_ours { profile.as_str() } else { "--partition=gpu" };
+        let asked = [whose, &gres, &limit, "-N1", "-c1", "--mem=100"];
+        Ok(self.cluster.submit_as("alice", &script, &asked)?)
     }
 
     /// Waits for the ends of these jobs, and gives the moments at which they began.
@@ -114,6 +129,86 @@ fn bursts(side: &Side<'_>, count: usize) -> anyhow::Result<Vec<f64>> {
         waits.extend(begun.iter().zip(&submitted).map(|(begun, (_, at))| begun - at));
     }
     Ok(waits)
+}
+
+/// A job of a mixed queue.
+#[derive(Clone, Copy)]
+struct Mixed {
+    width: u32,
+    seconds: f64,
+    limit_minutes: u32,
+    /// After the one before it.
+    pause: Duration,
+}
+
+/// A little more than the devices can do, so that a queue builds up and wide jobs have to wait for devices side by side.
+fn mixed_queue(count: usize, seed: u64) -> Vec<Mixed> {
+    let mut chance = SmallRng::seed_from_u64(16 + seed);
+    let draw = |chance: &mut SmallRng| {
+        let mut point = chance.random_range(0..10);
+        let width = WIDTHS.iter().find(|(_, often)| {
+            let is_it = point < *often;
+            point = point.saturating_sub(*often);
+            is_it
+        });
+        Mixed {
+            width: width.map_or(1, |(width, _)| *width),
+            seconds: chance.random_range(3.0..20.0),
+            limit_minutes: chance.random_range(1..4),
+            pause: Duration::from_millis(chance.random_range(0..2200)),
+        }
+    };
+    (0..count).map(|_| draw(&mut chance)).collect()
+}
+
+/// How long each job waits, by its number of GPUs.
+fn mixed(side: &Side<'_>, jobs: &[Mixed], first: u64) -> anyhow::Result<Vec<(u32, f64)>> {
+    let mut submitted = Vec::new();
+    for (number, job) in (first..).zip(jobs) {
+        std::thread::sleep(job.pause);
+        let at = clock();
+        submitted.push((side.submit_wide(number, *job)?, at));
+    }
+    let ids: Vec<SlurmJobId> = submitted.iter().map(|(job, _)| *job).collect();
+    let begun = side.begun(&ids)?;
+    let waits = begun.iter().zip(&submitted).map(|(begun, (_, at))| begun - at);
+    Ok(jobs.iter().map(|job| job.width).zip(waits).collect())
+}
+
+fn mixed_queues(sides: &(Side<'_>, Side<'_>), count: usize) -> anyhow::Result<()> {
+    let (mut there, mut here) = (Vec::new(), Vec::new());
+    for seed in 0..MIXED_QUEUES {
+        let jobs = mixed_queue(count, seed);
+        let both = beside(&sides.0, &sides.1, |side| mixed(side, &jobs, seed * 10_000))?;
+        there.extend(both.0);
+        here.extend(both.1);
+    }
+    println!(
+        "### {MIXED_QUEUES} queues of {count} jobs of 1, 2 and 4 GPUs on 16 devices, from sbatch to the first instruction\n"
+    );
+    println!(
+        "| GPUs | n | plain Slurm, mean s | p95 s | with Pillion, mean s | p95 s | ratio of means | of p95 |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
+    let of = |waits: &[(u32, f64)], width: Option<u32>| -> Vec<f64> {
+        let own = waits.iter().filter(|(own, _)| width.is_none_or(|width| width == *own));
+        own.map(|(_, wait)| *wait).collect()
+    };
+    for width in WIDTHS.iter().map(|(width, _)| Some(*width)).chain([None]) {
+        let [mut plain, mut ours] = [of(&there, width), of(&here, width)];
+        #[expect(clippy::cast_precision_loss, reason = "some hundred jobs")]
+        let [a, b] = [&plain, &ours].map(|waits| waits.iter().sum::<f64>() / waits.len() as f64);
+        let [c, d] = [quantile(&mut plain, 0.95), quantile(&mut ours, 0.95)];
+        let name = width.map_or_else(|| "all".to_owned(), |width| width.to_string());
+        println!(
+            "| {name} | {} | {a:.2} | {c:.2} | {b:.2} | {d:.2} | {:.3} | {:.3} |",
+            plain.len(),
+            b / a,
+            d / c
+        );
+    }
+    println!();
+    Ok(())
 }
 
 /// Both sides at the same time, so that whatever else the machine does slows both.
@@ -225,8 +320,8 @@ fn with_busy_cores<T>(work: impl FnOnce() -> T) -> T {
 /// Runs the topic; `rounds` is the number of jobs in the backlog.
 pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
     let mut plain = Cluster::start(spec(false))?;
-    for node in NODES {
-        plain.start_devices(node)?;
+    for node in plain.spec().node_names() {
+        plain.start_devices(&node)?;
     }
     let mut ours = Cluster::start(spec(true))?;
     ours.start_pillion()?;
@@ -250,5 +345,6 @@ pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
         println!("| {name} | {} | {p50:.2} | {p95:.2} | {max:.2} |", waits.len());
     }
     println!();
+    mixed_queues(&sides, rounds.div_ceil(3))?;
     elsewhere(&plain, &mut ours, 3)
 }

@@ -110,9 +110,12 @@ fn what_cannot_be_characterized_leaves_no_job_behind() {
         wait_until("end of every job", SOON, || Ok(cluster.squeue("%T")?.iter().all(is_over))).unwrap();
         String::from_utf8(output.stderr).unwrap()
     };
-    // Not one GPU: Pillion leaves such a job alone, and it would run without a cap.
+    // Not one GPU: there is no cap for several, Pillion leaves such a job alone, and it would run without one.
     let said = refused("#!/bin/sh\n#SBATCH --gres=gpu:2 -c1\nexit 0\n");
-    assert!(said.contains("so it was cancelled again") && said.contains("more than one GPU"), "{said}");
+    assert!(
+        said.contains("so it was cancelled again") && said.contains("cap= is for jobs of one GPU"),
+        "{said}"
+    );
     let said = refused("#!/bin/sh\n#SBATCH --gres=gpu:1 --nonsense\nexit 0\n");
     assert!(said.contains("sbatch submitted nothing") && said.contains("nonsense"), "{said}");
     let said = refused("#!/bin/sh\n#SBATCH --colocate=no\nexit 0\n");

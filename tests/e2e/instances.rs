@@ -115,7 +115,7 @@ pub(crate) fn held_by(
             decision_id: DecisionId(decision),
             start: JobStart { job_id: job, restart_count: 0 },
             uid: UserId(std::fs::metadata(cluster.home(user)).unwrap().uid()),
-            gres_type: GresType::new("g0"),
+            gres_types: GresType::new("g0").into(),
             sharing,
             shards,
         };

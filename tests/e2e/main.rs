@@ -9,6 +9,7 @@ mod cheats;
 mod faults;
 mod fence;
 mod first_runs;
+mod gangs;
 mod guides;
 mod harness;
 mod hooks;

@@ -28,6 +28,7 @@ pub(crate) fn beat(cluster: &Cluster) {
         memory_mib: 256_000,
         features: Vec::new(),
         gpu_types: Vec::new(),
+        shapes: Vec::new(),
     };
     let beat = Heartbeat {
         epoch: SystemClock.now().epoch(),

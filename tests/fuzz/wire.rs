@@ -139,7 +139,7 @@ fn to_agents() -> Vec<ToAgent> {
         decision_id: DecisionId(7),
         start: JOB,
         uid: UserId(1000),
-        gres_type: g0(),
+        gres_types: g0().into(),
         sharing: Sharing::Mps { cap: Some(Fraction::clamped(0.6)), memory_limit_bytes: Some(1 << 33) },
         shards: Shards::try_new(60).unwrap(),
     };

@@ -58,6 +58,8 @@ struct Lived {
     shared_starts: usize,
     /// The most tenants of one device.
     tenants_peak: usize,
+    /// The most devices of one start.
+    width_peak: usize,
     /// Starts that died with their partner and were started again.
     requeued_count: usize,
     /// Starts that were sent back for a promise.
@@ -76,9 +78,10 @@ struct Lived {
 #[derive(Default)]
 struct Tally {
     seeds: u64,
-    /// Seeds with jobs that shared a device, and with more than two on one.
+    /// Seeds with jobs that shared a device, with more than two on one, and with one that had several devices.
     sharing: u64,
     crowded: u64,
+    wide: u64,
     requeued: u64,
     sent_back: u64,
     forgotten: u64,
@@ -92,6 +95,7 @@ impl Tally {
             Ok(lived) => {
                 self.sharing += u64::from(lived.shared_starts >= 2);
                 self.crowded += u64::from(lived.tenants_peak > 2);
+                self.wide += u64::from(lived.width_peak > 1);
                 self.requeued += lived.requeued_count as u64;
                 self.sent_back += lived.sent_back_count as u64;
                 self.forgotten += lived.forgot_count as u64;
@@ -110,10 +114,10 @@ impl Tally {
 
 impl std::fmt::Display for Tally {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { seeds, sharing, crowded, requeued, sent_back, forgotten, failed } = self;
+        let Self { seeds, sharing, crowded, wide, requeued, sent_back, forgotten, failed } = self;
         write!(
             out,
-            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {requeued} starts that died \
+            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {wide} with one that had several, {requeued} starts that died \
              with their partner and were started again, {sent_back} that were sent back; the store forgot {forgotten} times; {} failed",
             failed.len()
         )
@@ -135,7 +139,9 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
     if is_verbose {
         println!("{}\n{}", world.log.join("\n"), world.updates());
     }
-    let World { shared_starts, tenants_peak, requeued_count, sent_back_count, walled_peak, .. } = world;
+    let World {
+        shared_starts, tenants_peak, width_peak, requeued_count, sent_back_count, walled_peak, ..
+    } = world;
     let forgot_count = world.forgot_stored_at.len();
     let refused_count = world.nodes[0].instances.refused_count;
     let together_max = world.nodes[0].instances.together_max;
@@ -143,6 +149,7 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
         .map(|()| Lived {
             shared_starts,
             tenants_peak,
+            width_peak,
             requeued_count,
             sent_back_count,
             forgot_count,
@@ -196,9 +203,10 @@ fn cluster_sim() {
         tally.failed.len(),
         tally.seeds
     );
-    let Tally { seeds, sharing, crowded, requeued, sent_back, forgotten, .. } = tally;
+    let Tally { seeds, sharing, crowded, wide, requeued, sent_back, forgotten, .. } = tally;
     let is_enough = sharing * 2 > seeds
         && crowded * 100 > seeds
+        && wide * 2 > seeds
         && requeued * 10 > seeds
         && forgotten * 2 > seeds
         && sent_back * 50 > seeds;

@@ -192,20 +192,23 @@ impl Node {
     }
 
     fn prepare(&mut self, share: &Share) -> Result<(), String> {
-        let device = self.device(&share.gres_type).ok_or("no such device")?.clone();
+        share.gres_types.iter().try_for_each(|gres_type| self.prepare_on(gres_type, share))
+    }
+
+    fn prepare_on(&mut self, gres_type: &GresType, share: &Share) -> Result<(), String> {
+        let device = self.device(gres_type).ok_or("no such device")?.clone();
         if let Some(slot) = share.sharing.mig_slot() {
-            let is_whole =
-                self.running.iter().any(|run| run.gres_type == share.gres_type && run.slot.is_none());
+            let is_whole = self.running.iter().any(|run| run.gres_type == *gres_type && run.slot.is_none());
             return if is_whole {
                 Err("somebody has all of it".to_owned())
             } else {
                 self.instances.give(&device, slot, share)
             };
         }
-        if self.instances.has_tenants(&share.gres_type) {
+        if self.instances.has_tenants(gres_type) {
             return Err("it is cut into instances".to_owned());
         }
-        if !self.instances.make_whole(&share.gres_type, |_| false) {
+        if !self.instances.make_whole(gres_type, |_| false) {
             return Err("held: its instances cannot be taken away".to_owned());
         }
         if share.mechanism() == Mechanism::Mps
@@ -232,19 +235,46 @@ impl Node {
         self.devices.iter().find(|device| device.gres_type == *gres_type)
     }
 
-    /// Slurm starts a job here, with so many shards: the plugin asks the agent, the job opens its device. A job id may have
-    /// been given twice: the agent applies no share to another user's job, nor to one that holds more than it says.
+    /// Slurm starts a job here, with so many shards of each of these devices: the plugin asks the agent, the job opens its devices. A
+    /// job id may have been given twice: the agent applies no share to another user's job, nor to one that holds more than it says.
     pub(crate) fn start(
         &mut self,
         start: JobStart,
-        (gres_type, shards): (&GresType, u32),
+        (gres_types, shards): (&[GresType], u32),
         work: &Work,
         now: UnixTime,
     ) {
-        let device = self.device(gres_type).expect("Slurm books devices that are there").clone();
-        let fits = |share: &&Share| is_for(share, work.uid, Some(shards)) && share.gres_type == *gres_type;
+        let booked = shards * u32::try_from(gres_types.len()).expect("a few");
+        let fits = |share: &&Share| {
+            is_for(share, work.uid, Some(booked))
+                && share.gres_types.iter().all(|own| gres_types.contains(own))
+        };
         let share = self.shares.get(&start).filter(|_| self.is_agent_alive).filter(fits).cloned();
-        let slot = share.as_ref().and_then(|share| share.sharing.mig_slot());
+        for gres_type in gres_types {
+            self.start_on(gres_type, (start, shards), share.as_ref(), (work, now));
+        }
+        if self.is_agent_alive {
+            let launch = Launch {
+                at: self.clock(now),
+                start,
+                step_id: 0,
+                decision_id: share.map(|share| share.decision_id),
+                gres_types: gres_types.to_vec(),
+                profile_name: None,
+            };
+            self.report(ReportBody::Launch(launch));
+        }
+    }
+
+    fn start_on(
+        &mut self,
+        gres_type: &GresType,
+        (start, shards): (JobStart, u32),
+        share: Option<&Share>,
+        (work, now): (&Work, UnixTime),
+    ) {
+        let device = self.device(gres_type).expect("Slurm books devices that are there").clone();
+        let slot = share.and_then(|share| share.sharing.mig_slot());
         // Whoever has all that Slurm books of it, has the device whole, where somebody is there who makes it so.
         if shards == 100 && self.is_agent_alive {
             let running = &self.running;
@@ -254,7 +284,8 @@ impl Node {
                 is_whole || share.is_none(),
                 "{start} was prepared for all of {gres_type}, which is held"
             );
-            let is_gone = |other: &Share| other.gres_type == *gres_type && other.sharing.mig_slot().is_some();
+            let is_gone =
+                |other: &Share| other.gres_types.contains(gres_type) && other.sharing.mig_slot().is_some();
             self.shares.retain(|other, share| *other == start || !is_gone(share));
         }
         let mut variables = vec![("SLURM_JOB_GPUS".to_owned(), device.index.to_string())];
@@ -264,7 +295,7 @@ impl Node {
                 variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), device.index.to_string()));
             }
         }
-        if let Some(share) = &share {
+        if let Some(share) = share {
             let paths = SharePaths {
                 progress: None,
                 mps_pipe_directory: pipe_directory(&device),
@@ -289,17 +320,8 @@ impl Node {
         if self.is_agent_alive {
             let at = self.clock(now);
             self.runs.entry(gres_type.clone()).or_default().begin(start, at);
-            let launch = Launch {
-                at,
-                start,
-                step_id: 0,
-                decision_id: share.as_ref().map(|share| share.decision_id),
-                gres_types: vec![gres_type.clone()],
-                profile_name: None,
-            };
-            self.report(ReportBody::Launch(launch));
         }
-        let mechanism = share.map(|share| share.mechanism()).filter(|mechanism| mechanism.is_set_up());
+        let mechanism = share.map(Share::mechanism).filter(|mechanism| mechanism.is_set_up());
         self.running.push(Running { start, gres_type: gres_type.clone(), client, pid, mechanism, slot });
     }
 
@@ -346,10 +368,19 @@ impl Node {
 
     /// A start is over, however it ended: its process is gone.
     pub(crate) fn end(&mut self, start: JobStart, now: UnixTime) {
-        let Some(place) = self.running.iter().position(|run| run.start == start) else { return };
-        let run = self.running.remove(place);
-        self.lock().detach(run.client);
+        let (runs, others) =
+            std::mem::take(&mut self.running).into_iter().partition(|run| run.start == start);
+        self.running = others;
+        let runs: Vec<Running> = runs;
         let now = self.clock(now);
+        for run in runs {
+            self.end_on(&run, now);
+        }
+    }
+
+    fn end_on(&mut self, run: &Running, now: UnixTime) {
+        let start = run.start;
+        self.lock().detach(run.client);
         let runs = self.runs.entry(run.gres_type.clone()).or_default();
         let summary = runs.end(start, now, &run.gres_type);
         self.shares.remove(&start);
@@ -361,7 +392,7 @@ impl Node {
             self.report(ReportBody::JobSummary(Box::new(JobSummary { signs, ..summary })));
         }
         let is_free = !self.running.iter().any(|other| other.gres_type == run.gres_type);
-        let is_awaited = self.shares.values().any(|share| share.gres_type == run.gres_type);
+        let is_awaited = self.shares.values().any(|share| share.gres_types.contains(&run.gres_type));
         if let Some(device) =
             self.device(&run.gres_type).filter(|_| is_free && !is_awaited && self.is_agent_alive)
         {

@@ -140,9 +140,9 @@ impl Site {
                 continue;
             }
             let place = self.nodes.iter().position(|node| job.nodes.contains(&node.name)).expect("its node");
-            let (_, shards) = job.shards().expect("it holds shards");
-            let gres_type = self.slurm.device_of(job.id).expect("Slurm booked them");
-            self.nodes[place].start(job.start(), (&gres_type, shards), &self.works[&job.id], self.now);
+            let (_, shards) = job.shards().next().expect("it holds shards");
+            let gres_types = self.slurm.devices_of(job.id);
+            self.nodes[place].start(job.start(), (&gres_types, shards), &self.works[&job.id], self.now);
             self.seen.get_mut(&job.id).expect("it was submitted").started_at = self.now.seconds();
         }
     }
@@ -250,7 +250,7 @@ fn story(decision: &Decision, member: &Member, began: f64) -> Option<(f64, Strin
     let alone = plan.solo_duration_seconds;
     let text = format!(
         "{start} {role:?} {workload} on {} {} until {until_seconds:.0} s, {sharing:?}, {estimate}, alone {alone:.0?}{trial}{first}",
-        decision.node, decision.gres_type
+        decision.node, decision.gres_types
     );
     Some((at_seconds, text))
 }

@@ -116,7 +116,7 @@ impl Users {
             let is_restarted = job.restart_count > 0;
             if let Some((begin, eligible_at)) = begin.filter(|_| !is_restarted).zip(job.eligible_at) {
                 assert_eq!(eligible_at, begin, "the begin time of {id} is its user's");
-                assert_eq!(job.shards(), None, "{id} left the pool, and asks for {}", job.gres);
+                assert_eq!(job.shards().next(), None, "{id} left the pool, and asks for {}", job.gres);
             }
         }
     }

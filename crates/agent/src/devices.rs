@@ -201,7 +201,7 @@ impl Devices {
             if share.mechanism().has_instances() && self.sampler.is_over(share.start) {
                 continue;
             }
-            if let Some(device) = self.node.device(&share.gres_type) {
+            for device in self.devices_of(share) {
                 let others = shares.iter().filter(|other| on(&device, other));
                 match self.mechanisms.prepare(self.backend.as_mut(), &device, others, share) {
                     Ok(prepared) => {
@@ -312,10 +312,15 @@ impl Devices {
     }
 
     fn left(&mut self, share: &Share) {
-        if let Some(device) = self.node.device(&share.gres_type) {
-            let remaining = self.node.shares_on(&share.gres_type);
+        for device in self.devices_of(share) {
+            let remaining = self.node.shares_on(&device.gres_type);
             self.mechanisms.left(&device, remaining.iter());
         }
+    }
+
+    /// Those of a share's devices that are here.
+    fn devices_of(&self, share: &Share) -> Vec<DeviceDescription> {
+        share.gres_types.iter().filter_map(|own| self.node.device(own)).collect()
     }
 
     fn prepare(&mut self, share: Share) {
@@ -342,24 +347,32 @@ impl Devices {
         self.answer(FromAgent::ShareResult(ShareResult { decision_id, start, error, revoked: false }));
     }
 
-    fn try_prepare(&mut self, share: Share) -> Result<(), Refusal> {
+    /// One of a share's devices. What of it is the start's own is nothing where there are several: it has all of each.
+    fn try_prepare_on(&mut self, gres_type: &GresType, share: &Share) -> Result<Own, Refusal> {
         let device = self
             .node
-            .device(&share.gres_type)
-            .ok_or_else(|| format!("node {} has no device {}", self.node.name(), share.gres_type))?;
-        let others = self.node.shares_on(&share.gres_type);
-        if share.mechanism().has_instances()
-            && let Some(other) = self.without_share(&share)
-        {
-            return Err(format!("start {other} has device {} without a share", share.gres_type).into());
-        }
+            .device(gres_type)
+            .ok_or_else(|| format!("node {} has no device {gres_type}", self.node.name()))?;
+        let others = self.node.shares_on(gres_type);
         // What was planned before it came, or was not heard of.
         if !others.is_empty() && self.health.has_outsider(device.index) {
             return Err(FaultKind::Outsider.phrase().to_owned().into());
         }
-        let prepared = self.mechanisms.prepare(self.backend.as_mut(), &device, others.iter(), &share);
+        let prepared = self.mechanisms.prepare(self.backend.as_mut(), &device, others.iter(), share);
         let prepared = prepared.map_err(|error| Refusal::of(&device, &error))?;
-        let own = self.prepared(&device, share.start, prepared);
+        Ok(self.prepared(&device, share.start, prepared))
+    }
+
+    fn try_prepare(&mut self, share: Share) -> Result<(), Refusal> {
+        if share.mechanism().has_instances()
+            && let Some(other) = self.without_share(&share)
+        {
+            return Err(format!("start {other} has device {} without a share", share.gres_types).into());
+        }
+        let mut own = Own::default();
+        for gres_type in &share.gres_types {
+            own = self.try_prepare_on(gres_type, &share)?;
+        }
         // A job that was requeued leaves the share of its earlier start behind.
         for earlier in self.node.all_shares() {
             if earlier.start.job_id == share.start.job_id && earlier.start != share.start {
@@ -430,7 +443,7 @@ impl Devices {
 }
 
 fn on(device: &DeviceDescription, share: &Share) -> bool {
-    share.gres_type == device.gres_type
+    share.gres_types.contains(&device.gres_type)
 }
 
 mod ending;

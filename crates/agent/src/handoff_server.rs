@@ -264,7 +264,7 @@ impl HandoffServer {
     }
 
     /// The share of a script's start, waited for a moment if it may be on its way. One that does not fit what Slurm says of
-    /// the job is none: never another user's, never for a device that the job does not have.
+    /// the job is none: never another user's, never for devices that the job does not have.
     async fn share_of(&self, request: &HandoffRequest) -> Option<Share> {
         let found = match self.node.share(request.start) {
             Some(share) => share,
@@ -277,14 +277,12 @@ impl HandoffServer {
             }
             None => return None,
         };
+        let given: Vec<GresType> =
+            request.devices.iter().filter_map(|index| self.node.gres_type(*index)).collect();
         let fits = share::is_for(&found, request.uid, request.shards)
-            && (request.devices.is_empty()
-                || request
-                    .devices
-                    .iter()
-                    .any(|index| self.node.gres_type(*index).as_ref() == Some(&found.gres_type)));
+            && (request.devices.is_empty() || found.gres_types.iter().all(|own| given.contains(own)));
         if !fits {
-            warn!(start = %request.start, uid = %request.uid, devices = ?request.devices, gres_type = %found.gres_type,
+            warn!(start = %request.start, uid = %request.uid, devices = ?request.devices, gres_type = %found.gres_types,
                   shards = ?request.shards, "the decision does not fit what Slurm started; not applied");
         }
         Some(found).filter(|_| fits)
@@ -333,7 +331,7 @@ impl HandoffServer {
         }
         let progress = made.ok();
         let Some((share, device)) =
-            share.and_then(|share| Some((share, self.node.device(&share.gres_type)?)))
+            share.and_then(|share| Some((share, self.node.device(share.gres_types.first())?)))
         else {
             info!(%start, "no decision for this start; it runs without a cap");
             return HandoffReply { set: share::profiling(progress.as_deref()), ..HandoffReply::unknown() };

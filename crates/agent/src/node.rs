@@ -141,7 +141,9 @@ impl Node {
     /// The script of this start ran before the agent did.
     pub fn restore_begun(&self, start: JobStart, gres_types: impl IntoIterator<Item = GresType>) {
         let gres_types: Vec<GresType> = gres_types.into_iter().collect();
-        let has_share = self.share(start).is_some_and(|share| gres_types.contains(&share.gres_type));
+        let has_share = self
+            .share(start)
+            .is_some_and(|share| share.gres_types.iter().all(|own| gres_types.contains(own)));
         self.begun_starts().restore(BegunStart { start, gres_types, has_share });
     }
 

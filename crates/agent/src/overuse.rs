@@ -24,7 +24,7 @@ pub struct Holding {
 /// The limit that this start is over, if it is over one. `share`: the start's. A limit is set by MPS for each process and planned
 /// with for all of them together. Who has all of a device takes nothing from anybody.
 pub fn limit_exceeded(holding: &Holding, share: &Share) -> Option<u64> {
-    let is_of = share.gres_type == holding.gres_type && share.shards != Shards::ALL;
+    let is_of = share.gres_types.contains(&holding.gres_type) && share.shards != Shards::ALL;
     let limit = share.sharing.memory_limit_bytes().filter(|_| is_of)?;
     (holding.memory_bytes > limit.saturating_add(MARGIN_BYTES)).then_some(limit)
 }
@@ -42,7 +42,7 @@ mod tests {
         let limited = Share { sharing: free.sharing.limited_to(Some(525 << 20)), shards, ..free.clone() };
         let holding = |memory_bytes| Holding {
             index: 3,
-            gres_type: limited.gres_type.clone(),
+            gres_type: limited.gres_types.first().clone(),
             start: limited.start,
             memory_bytes,
             processes: Vec::new(),
@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(limit_exceeded(&holding(140 << 30), &limited), Some(525 << 20));
         assert_eq!(limit_exceeded(&holding((525 << 20) + MARGIN_BYTES), &limited), None);
         let alone = share(33, Mechanism::TimeSliced);
-        let elsewhere = Share { gres_type: GresType::new("g0"), ..limited.clone() };
+        let elsewhere = Share { gres_types: GresType::new("g0").into(), ..limited.clone() };
         let has_all = Share { shards: Shards::ALL, ..limited.clone() };
         for free in [free, alone, elsewhere, has_all] {
             assert_eq!(limit_exceeded(&holding(140 << 30), &free), None, "{free:?}");

@@ -89,7 +89,7 @@ pub fn profiling(progress: Option<&Path>) -> Vec<Variable> {
 /// and no more shards, where they are known. More is a job that was put back to run alone before we heard of it: it is given a
 /// whole device, and no limit of a sharing that did not come about.
 pub fn is_for(share: &Share, uid: UserId, shards_booked: Option<u32>) -> bool {
-    let is_larger = shards_booked.is_some_and(|booked| booked > u32::from(share.shards.count()));
+    let is_larger = shards_booked.is_some_and(|booked| booked > share.shards_booked());
     share.uid == uid && !is_larger
 }
 
@@ -147,7 +147,7 @@ impl ShareTable {
 
     /// The shares on one device.
     pub fn on_device<'a>(&'a self, gres_type: &'a GresType) -> impl Iterator<Item = &'a Share> {
-        self.all().filter(move |share| share.gres_type == *gres_type)
+        self.all().filter(move |share| share.gres_types.contains(gres_type))
     }
 
     /// The decisions that are carried out here.
@@ -215,7 +215,7 @@ pub(crate) mod tests {
             decision_id: DecisionId(7),
             start: JobStart { job_id: SlurmJobId::plain(job), restart_count: 0 },
             uid: UserId(1000),
-            gres_type: GresType::new("g3"),
+            gres_types: GresType::new("g3").into(),
             sharing: Sharing::by(mechanism, None, Some(2)),
             shards: Shards::ALL,
         }

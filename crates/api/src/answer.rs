@@ -1,6 +1,6 @@
 //! What answers say to people, and the words in them by which anything is decided.
 
-use crate::{AgentStatus, Candidate, DrainedPlace, Fault, JobStatus, Member, PolicyRule};
+use crate::{AgentStatus, Candidate, Decision, DrainedPlace, Fault, JobStatus, Member, PolicyRule};
 use pillion_core::health::FaultKind;
 use pillion_core::profile::LessonKind;
 use pillion_core::reason::Reason;
@@ -67,6 +67,18 @@ impl PolicyRule {
             (Some(file), Some(line)) => format!("{file}, line {line}"),
             _ => self.origin.clone(),
         }
+    }
+}
+
+impl Decision {
+    /// How many devices its members have, each of them or the one of all of them.
+    pub fn device_count(&self) -> usize {
+        self.gres_type.split(',').count()
+    }
+    /// Which, for people: `GPU g0`, `GPUs g0,g1`.
+    pub fn gpus(&self) -> String {
+        let word = if self.device_count() > 1 { "GPUs" } else { "GPU" };
+        format!("{word} {}", self.gres_type)
     }
 }
 

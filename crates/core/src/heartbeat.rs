@@ -7,8 +7,12 @@
 //! pillion1 epoch=1700000000 bound=600 mode=active
 //! slowdown=1.250
 //! pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100
+//! shape=shared g0,g1,g2,g3
 //! ```
+//!
+//! A line that lua does not know it passes over, so that one of a later release does no harm.
 
+use crate::gres_types::GresTypes;
 use crate::units::SlowdownRatio;
 use std::fmt::Write as _;
 
@@ -65,6 +69,8 @@ pub struct PoolAbility {
     pub features: Vec<String>,
     /// GPU type names that users may ask for here (`gpu:a100:1`); Slurm's own types of the pool are `g0`, `g1`, ..
     pub gpu_types: Vec<String>,
+    /// The devices that its nodes have, each list once, that of most nodes first: where a job of several GPUs can lie.
+    pub shapes: Vec<GresTypes>,
 }
 
 /// The whole file.
@@ -104,6 +110,9 @@ impl Heartbeat {
                 pool.features.join(","),
                 pool.gpu_types.join(",")
             );
+            for shape in &pool.shapes {
+                let _ = writeln!(text, "shape={} {shape}", pool.partition);
+            }
         }
         text
     }
@@ -114,13 +123,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn renders_one_line_a_pool() {
+    fn renders_one_line_a_pool_and_a_shape() {
         let pool = PoolAbility {
             partition: "shared".into(),
             cpus: 64,
             memory_mib: 515_000,
             features: vec!["a100".into(), "nvlink".into()],
             gpu_types: vec!["a100".into()],
+            shapes: vec!["g0,g1".parse().unwrap()],
         };
         let heartbeat = Heartbeat {
             epoch: 1_700_000_000,
@@ -133,7 +143,8 @@ mod tests {
             heartbeat.render(),
             "pillion1 epoch=1700000000 bound=600 mode=active\n\
              slowdown=1.250\n\
-             pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100\n"
+             pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100\n\
+             shape=shared g0,g1\n"
         );
     }
 }

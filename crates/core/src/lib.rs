@@ -12,6 +12,7 @@ pub mod event;
 pub mod exit;
 pub mod family;
 pub mod fault;
+pub mod gres_types;
 pub mod handoff;
 pub mod health;
 pub mod heartbeat;
@@ -38,6 +39,7 @@ pub mod workload;
 
 pub use clock::{Clock, ManualClock, SystemClock, UnixTime};
 pub use error::report;
+pub use gres_types::GresTypes;
 pub use ids::{
     DecisionId, DeviceUuid, GresType, JobStart, NodeName, Revision, SlurmJobId, UserId, WorkloadKey,
 };

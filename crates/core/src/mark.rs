@@ -6,28 +6,38 @@
 //!
 //! ```text
 //! pillion1;w=4f1c09aa12bc77de;s=1.15;m=8192;part=gpu;field=node;gres=gpu:1;other=lscratch:100;begin=0;lease=1700000000;r=0
+//! pillion2;w=4f1c09aa12bc77de;part=gpu;field=node;gres=gpu:2;other=;begin=0;at=g0,g1
 //! ```
+//!
+//! A job of several GPUs has the second word, and is no job of ours to a release that knows the first alone: it would put
+//! one GPU in their place.
 //!
 //! Each update of ours to a waiting job writes its mark, and what it presupposes of the job follows from that mark alone:
 //! `pillion.lua` compares it with the job as it is, under slurmctld's lock, and refuses the update whole where they differ
 //! (docs/decisions/0012-a-fence-under-slurms-lock.md).
 
 use crate::clock::UnixTime;
+use crate::gres_types::GresTypes;
 use crate::isolation::Isolation;
 use crate::restart::RestartConsent;
 use crate::units::CapStep;
 use compact_str::CompactString;
 use std::fmt;
 
-/// The word that every mark begins with; a later format gets another number.
+/// The word that the mark of a job of one GPU begins with.
 pub const MARK_PREFIX: &str = "pillion1";
+/// The word that the mark of a job of several GPUs begins with.
+pub const MARK_PREFIX_SEVERAL: &str = "pillion2";
 /// The longest mark, prefix included.
 pub const MARK_LENGTH_MAX: usize = 520;
 
+/// What an exclusive job of one GPU asks for.
+const WHOLE_DEVICE: &str = "shard:100";
+
 /// Every field that this release knows.
-const FIELDS: [&str; 18] = [
-    "w", "s", "m", "c", "i", "oom", "early", "part", "field", "gres", "other", "begin", "again", "lease",
-    "r", "alone", "u", "left",
+const FIELDS: [&str; 19] = [
+    "w", "s", "m", "c", "i", "oom", "early", "part", "field", "gres", "other", "begin", "at", "again",
+    "lease", "r", "alone", "u", "left",
 ];
 
 /// What is known of a managed job from Slurm alone. Its texts are short, and a long queue has many: they stand in the mark itself.
@@ -56,6 +66,9 @@ pub struct Mark {
     pub other_gres: CompactString,
     /// `begin`: the user's own begin time in epoch seconds, 0 for none.
     pub original_begin_epoch: u64,
+    /// `at`: the devices, of whichever node, on which Slurm starts a job of several GPUs by itself; absent for one GPU, which it
+    /// starts on any.
+    pub fallback: Option<GresTypes>,
     /// `again`: the lease under which it ran out of device memory; since then it has more, and is not started again for that.
     pub again_lease_epoch: Option<u64>,
     /// `lease`: when this job was released; absent while it waits.
@@ -85,6 +98,12 @@ pub enum InvalidMark {
     /// A field without `=`, repeated or with a value that does not parse.
     #[error("mark has a field that cannot be read: '{0}'")]
     BadField(String),
+    /// Of one GPU with a list of them, or of several without.
+    #[error("mark is of {expected}, and its list of them says otherwise")]
+    OtherCount {
+        /// What its first word says.
+        expected: &'static str,
+    },
 }
 
 impl Mark {
@@ -93,7 +112,12 @@ impl Mark {
     /// # Errors
     /// [`InvalidMark`] where it begins with our prefix and cannot be read whole; such a job is left untouched.
     pub fn parse(text: &str) -> Result<Option<Self>, InvalidMark> {
-        let Some(fields) = text.strip_prefix(MARK_PREFIX) else { return Ok(None) };
+        let (expected, fields) =
+            match (text.strip_prefix(MARK_PREFIX), text.strip_prefix(MARK_PREFIX_SEVERAL)) {
+                (Some(fields), _) => ("one GPU", fields),
+                (_, Some(fields)) => ("several GPUs", fields),
+                (None, None) => return Ok(None),
+            };
         if text.len() > MARK_LENGTH_MAX {
             return Err(InvalidMark::TooLong(text.len()));
         }
@@ -116,6 +140,9 @@ impl Mark {
                 return Err(bad());
             }
         }
+        if mark.prefix() != &text[..MARK_PREFIX.len()] {
+            return Err(InvalidMark::OtherCount { expected });
+        }
         Ok(Some(mark))
     }
 
@@ -137,6 +164,7 @@ impl Mark {
             "gres" => self.original_gres = value.into(),
             "other" => self.other_gres = value.into(),
             "begin" => self.original_begin_epoch = value.parse().ok()?,
+            "at" => self.fallback = Some(value.parse().ok().filter(|all: &GresTypes| all.count() > 1)?),
             "lease" => self.lease_epoch = Some(value.parse().ok()?),
             "r" => self.lease_restart_count = Some(value.parse().ok()?),
             "alone" => self.alone = value == "1",
@@ -145,6 +173,21 @@ impl Mark {
             _ => return None,
         }
         Some(())
+    }
+
+    const fn prefix(&self) -> &'static str {
+        if self.fallback.is_some() { MARK_PREFIX_SEVERAL } else { MARK_PREFIX }
+    }
+
+    /// How many devices of its node the job gets.
+    pub fn device_count(&self) -> usize {
+        self.fallback.as_ref().map_or(1, GresTypes::count)
+    }
+
+    /// The shards that it waits with and that Slurm starts it with by itself: one whole device, whichever it is, or all of
+    /// several that are named.
+    pub fn fallback_shards(&self) -> String {
+        self.fallback.as_ref().map_or_else(|| WHOLE_DEVICE.to_owned(), |all| all.shards(100))
     }
 
     /// `m` in bytes.
@@ -192,7 +235,7 @@ impl Mark {
         Self { alone: false, left: true, ..self.undone() }
     }
 
-    /// The request that the job was submitted with, as a `Gres=` value: one GPU by node, whichever option asked for it, and
+    /// The request that the job was submitted with, as a `Gres=` value: its GPUs by node, whichever option asked for them, and
     /// the other GRES.
     pub fn own_gres(&self) -> String {
         self.gres_with(&self.original_gres)
@@ -206,7 +249,7 @@ impl Mark {
 
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{MARK_PREFIX};w={}", self.workload_digest)?;
+        write!(f, "{};w={}", self.prefix(), self.workload_digest)?;
         if let Some(ratio) = self.slowdown_ratio_max {
             write!(f, ";s={ratio}")?;
         }
@@ -228,6 +271,9 @@ impl fmt::Display for Mark {
         write!(f, ";part={};field={}", self.original_partition, self.original_field)?;
         write!(f, ";gres={};other={}", self.original_gres, self.other_gres)?;
         write!(f, ";begin={}", self.original_begin_epoch)?;
+        if let Some(all) = &self.fallback {
+            write!(f, ";at={all}")?;
+        }
         if let Some(epoch) = self.again_lease_epoch {
             write!(f, ";again={epoch}")?;
         }
@@ -278,6 +324,21 @@ mod tests {
         let again = leased.again(12_288).unwrap();
         for mark in [Mark::default(), sample(), leased.clone(), leased.undone(), leased.left(), again] {
             assert_eq!(Mark::parse(&mark.to_string()), Ok(Some(mark)));
+        }
+    }
+
+    #[test]
+    fn several_gpus_have_another_word_and_say_where_slurm_starts_them() {
+        let text = "pillion2;w=a;part=gpu;field=node;gres=gpu:2;other=lscratch:5;begin=0;at=g0,g1";
+        let mark = Mark::parse(text).unwrap().unwrap();
+        assert_eq!((mark.to_string().as_str(), mark.device_count()), (text, 2));
+        assert_eq!(mark.gres_with(&mark.fallback_shards()), "shard:g0:100,shard:g1:100,lscratch:5");
+        assert_eq!(mark.own_gres(), "gpu:2,lscratch:5");
+        let leased = mark.leased(UnixTime::from_epoch(5), 0);
+        assert_eq!(Mark::parse(&leased.undone().to_string()), Ok(Some(leased.undone())));
+        assert_eq!((sample().device_count(), sample().fallback_shards().as_str()), (1, "shard:100"));
+        for text in ["pillion1;w=a;at=g0,g1", "pillion2;w=a", "pillion2;w=a;at=g0", "pillion2;w=a;at=g0,g0"] {
+            assert!(Mark::parse(text).is_err(), "{text}");
         }
     }
 
@@ -334,7 +395,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn never_panics(text in "(pillion1)?[;=a-z0-9.:,\\PC]{0,80}") {
+        fn never_panics(text in "(pillion[12])?[;=a-z0-9.:,\\PC]{0,80}") {
             let _ = Mark::parse(&text);
         }
     }

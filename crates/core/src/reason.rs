@@ -35,6 +35,8 @@ pub enum Reason {
     OwesRuns,
     /// Starts alone, perhaps under a cap, because its user has it measured so.
     MeasuredAlone,
+    /// Starts alone on several devices, which nobody shares with it.
+    SeveralDevices,
     /// Its memory need is not known, so it cannot share.
     MemoryUnknown,
     /// Does not fit beside the partner.
@@ -100,6 +102,7 @@ impl Reason {
                 "its user owes runs alone: a job of his did far more than it was let in for, or broke a promise"
             }
             Self::MeasuredAlone => "its user has it measured so",
+            Self::SeveralDevices => "a job of several GPUs has each of them whole",
             Self::MemoryUnknown => "its device memory is not known; memory= would tell",
             Self::MemoryDoesNotFit => "the device memory does not suffice for both",
             Self::MemoryLooksPreallocated => {
@@ -148,6 +151,7 @@ impl Reason {
             Self::SharedInstance => "shares an instance with another job of its user",
             Self::AloneJoinable => "starts alone",
             Self::UnknownWorkload => "one of the two was never measured on this device model",
+            Self::SeveralDevices => "it runs on several GPUs",
             Self::MemoryUnknown => "one of the two has no known memory need",
             Self::MemoryDoesNotFit => "their memory does not fit together",
             Self::MemoryLooksPreallocated => {
@@ -218,6 +222,7 @@ impl Reason {
             | Self::MeasuredTooBriefly
             | Self::OwesRuns
             | Self::MeasuredAlone
+            | Self::SeveralDevices
             | Self::MemoryUnknown
             | Self::MemoryDoesNotFit
             | Self::MemoryLooksPreallocated

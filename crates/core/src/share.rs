@@ -1,7 +1,8 @@
 //! What one tenant gets on one device: the decision as the agent carries it out.
 
 use crate::device::Mechanism;
-use crate::ids::{DecisionId, GresType, JobStart, UserId};
+use crate::gres_types::GresTypes;
+use crate::ids::{DecisionId, JobStart, UserId};
 use crate::mig::{MigProfile, Slot};
 use crate::units::{Fraction, Shards};
 use serde::{Deserialize, Serialize};
@@ -218,16 +219,21 @@ pub struct Share {
     pub start: JobStart,
     /// Whose job it is.
     pub uid: UserId,
-    /// The device, by Slurm's GRES type on this node.
-    pub gres_type: GresType,
+    /// Its devices, by Slurm's GRES types on this node: one, or several of which it has all.
+    #[serde(rename = "gres_type")]
+    pub gres_types: GresTypes,
     /// How it shares the device.
     #[serde(flatten)]
     pub sharing: Sharing,
-    /// What Slurm booked for it.
+    /// What Slurm booked for it of each.
     pub shards: Shards,
 }
 
 impl Share {
+    /// What Slurm booked for it of all its devices.
+    pub fn shards_booked(&self) -> u32 {
+        self.gres_types.iter().map(|_| u32::from(self.shards.count())).sum()
+    }
     /// Which way the device is shared; turns for a job that has it alone and cannot be joined.
     pub const fn mechanism(&self) -> Mechanism {
         self.sharing.mechanism()

@@ -6,7 +6,7 @@ use pillion_core::mig::Slot;
 pub use pillion_core::reason::Reason;
 use pillion_core::share::{Sharing, SharingColumns};
 use pillion_core::{
-    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, WorkloadKey,
+    DecisionId, Fraction, GresTypes, JobStart, NodeName, Revision, Shards, SlurmJobId, WorkloadKey,
 };
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
@@ -17,20 +17,21 @@ use std::sync::Arc;
 pub struct Plan {
     /// The view that it was made from.
     pub parent_revision: Revision,
-    /// One for each device that gets a job: alone (one member), a pair, or a joiner.
+    /// One for each device that gets a job: alone (one member), a pair, or a joiner; and one for each job of several devices.
     pub pairings: Vec<Pairing>,
     /// Every waiting job that is not in `pairings`, and why.
     pub left_waiting: Vec<Explanation>,
 }
 
-/// Jobs to be started on one device, all of which share it by the same mechanism.
+/// Jobs to be started on one device, all of which share it by the same mechanism; or one job on several devices.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "PairingDocument")]
 pub struct Pairing {
     /// The node that the members are pinned to.
     pub node: NodeName,
-    /// The device of that node, by the GRES type that Slurm has for it.
-    pub gres_type: GresType,
+    /// The device of that node, by the GRES type that Slurm has for it; several for one job that has all of them.
+    #[serde(rename = "gres_type")]
+    pub gres_types: GresTypes,
     /// The device's model, by which the profiles were looked up.
     pub device_model: String,
     /// The group of the running host that the members join; absent = the device is free.
@@ -62,7 +63,7 @@ impl Serialize for Pairing {
             self.sharing().into();
         let mut pairing = serializer.serialize_struct("Pairing", 8 + usize::from(self.trial.is_some()))?;
         pairing.serialize_field("node", &self.node)?;
-        pairing.serialize_field("gres_type", &self.gres_type)?;
+        pairing.serialize_field("gres_type", &self.gres_types)?;
         pairing.serialize_field("device_model", &self.device_model)?;
         pairing.serialize_field("mechanism", &mechanism)?;
         pairing.serialize_field("ccs_mode", &ccs_mode)?;
@@ -80,7 +81,7 @@ impl Serialize for Pairing {
 #[derive(Deserialize)]
 struct PairingDocument {
     node: NodeName,
-    gres_type: GresType,
+    gres_type: GresTypes,
     device_model: String,
     mechanism: Mechanism,
     ccs_mode: Option<u8>,
@@ -116,7 +117,7 @@ impl From<PairingDocument> for Pairing {
             };
             Member { sharing, ..member }
         });
-        Self { node, gres_type, device_model, joins, members: members.collect(), gain, trial }
+        Self { node, gres_types: gres_type, device_model, joins, members: members.collect(), gain, trial }
     }
 }
 

@@ -109,7 +109,7 @@ fn running(device: &DeviceView) -> impl Iterator<Item = Part> + '_ {
 
 fn starting<'p>(device: &'p DeviceView, plan: &'p Plan) -> impl Iterator<Item = Part> + 'p {
     let here = |pairing: &&crate::plan::Pairing| {
-        (&pairing.node, &pairing.gres_type) == (&device.node, &device.gres_type)
+        pairing.node == device.node && pairing.gres_types.contains(&device.gres_type)
     };
     plan.pairings.iter().filter(move |pairing| here(pairing)).flat_map(|pairing| &pairing.members).map(
         |member| {

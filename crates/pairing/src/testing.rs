@@ -51,6 +51,7 @@ pub(crate) fn job(id: u32, workload: &str) -> WaitingJob {
         use_beyond_fraction: 0.0,
         isolation: Isolation::Shared,
         gpu_type: None,
+        device_count: 1,
         cpus: 4,
         memory_mib: 1024,
         features: Vec::new(),
@@ -138,5 +139,5 @@ pub(crate) fn view(devices: Vec<DeviceView>, waiting: Vec<WaitingJob>) -> Cluste
 
 /// A job that Slurm starts alone anywhere.
 pub(crate) fn claim(id: u32) -> AloneClaim {
-    AloneClaim { job_id: SlurmJobId::plain(id), required_nodes: Vec::new() }
+    AloneClaim { job_id: SlurmJobId::plain(id), required_nodes: Vec::new(), gres_types: None }
 }

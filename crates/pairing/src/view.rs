@@ -9,8 +9,8 @@ use pillion_core::mig::{Geometry, Slot};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
 use pillion_core::{
-    CapStep, DecisionId, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId, UnixTime,
-    UserId, WorkloadKey,
+    CapStep, DecisionId, GresType, GresTypes, JobStart, NodeName, Revision, Shards, SlowdownRatio,
+    SlurmJobId, UnixTime, UserId, WorkloadKey,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,13 +41,25 @@ pub struct ClusterView {
     pub trials: TrialBook,
 }
 
-/// A job that is already eligible for a whole device.
+/// A job that is already eligible for a whole device, or for several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AloneClaim {
     /// The job that Slurm is about to start.
     pub job_id: SlurmJobId,
     /// Where it can run; empty = any pool node.
     pub required_nodes: Vec<NodeName>,
+    /// Which devices of a node it gets; absent = one, whichever it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gres_types: Option<GresTypes>,
+}
+
+const fn one_device() -> u8 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_one_device(count: &u8) -> bool {
+    *count == 1
 }
 
 /// One pool node.
@@ -242,6 +254,9 @@ pub struct WaitingJob {
     pub isolation: Isolation,
     /// `gpu:h100:1`: the type it asked for.
     pub gpu_type: Option<String>,
+    /// How many devices of one node it gets, each whole where there are several: a *wide* job.
+    #[serde(default = "one_device", skip_serializing_if = "is_one_device")]
+    pub device_count: u8,
     /// CPUs of one node that it asks for.
     pub cpus: u32,
     /// Host memory in MiB.

@@ -302,7 +302,7 @@ prop_compose! {
             }
         };
         Share {
-            decision_id: DecisionId(id), start, uid: UserId(uid), gres_type: GresType(gres),
+            decision_id: DecisionId(id), start, uid: UserId(uid), gres_types: GresType(gres).into(),
             sharing, shards: Shards::try_new(shards).expect("in range"),
         }
     }
@@ -526,7 +526,7 @@ fn what_cannot_be_is_refused_by_name() {
         decision_id: DecisionId(7),
         start: JobStart { job_id: SlurmJobId::plain(33), restart_count: 0 },
         uid: UserId(1000),
-        gres_type: GresType::new("g1"),
+        gres_types: GresType::new("g1").into(),
         sharing: Sharing::Ccs { mode: 2 },
         shards: Shards::ALL,
     });

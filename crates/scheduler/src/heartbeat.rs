@@ -1,12 +1,14 @@
 //! Writes the file by which `pillion.lua` knows that we live and what the pools can run. A dead scheduler stops writing, and
 //! from then on jobs stay as their users wrote them.
 
+use crate::agents::AgentState;
 use crate::context::Context;
 use crate::scan::Scan;
 use crate::tick_error::TickError;
 use crate::view::gpu_type_names;
-use pillion_core::NodeName;
+use pillion_core::device::DeviceDescription;
 use pillion_core::heartbeat::{Heartbeat, Mode, PoolAbility};
+use pillion_core::{GresType, GresTypes, NodeName};
 use pillion_slurm::Node;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -32,14 +34,14 @@ impl Beat {
         let Some(path) = &context.settings.heartbeat_path else { return Ok(()) };
         let Some(scan) = context.fresh_scan() else { return Ok(()) };
         let mode = if context.refusal().is_none() { context.settings.mode } else { Mode::Off };
-        let models = models(context);
+        let (agents, types) = (context.agents.all(), &context.settings.gpu_types);
         let now = context.now();
         let heartbeat = Heartbeat {
             epoch: now.epoch(),
             bound_seconds: context.settings.bound.as_secs(),
             mode,
             slowdown_ratio_max: Some(context.settings.policy.slowdown_ratio_max),
-            pools: context.settings.pool.iter().map(|name| ability(name, &scan, &models)).collect(),
+            pools: context.settings.pool.iter().map(|name| ability(name, &scan, &agents, types)).collect(),
         };
         replace(path, &heartbeat.render())
             .map_err(|source| TickError::File { path: path.clone(), source })?;
@@ -48,31 +50,53 @@ impl Beat {
     }
 }
 
-/// Names by which users may ask for the GPUs of each node.
-fn models(context: &Context) -> BTreeMap<NodeName, BTreeSet<String>> {
-    let mut models: BTreeMap<NodeName, BTreeSet<String>> = BTreeMap::new();
-    for (node, agent) in context.agents.all() {
-        let names = models.entry(node).or_default();
-        for device in &agent.devices {
-            names.extend(gpu_type_names(&device.model, &context.settings.gpu_types));
-        }
-    }
-    models
-}
-
-fn ability(partition: &str, scan: &Scan, models: &BTreeMap<NodeName, BTreeSet<String>>) -> PoolAbility {
+/// `gpu_types`: names by which users may ask for models of GPUs.
+fn ability(
+    partition: &str,
+    scan: &Scan,
+    agents: &BTreeMap<NodeName, AgentState>,
+    gpu_types: &BTreeMap<String, Vec<String>>,
+) -> PoolAbility {
     let nodes: Vec<&Node> =
         scan.nodes.iter().filter(|node| node.partitions.iter().any(|name| name == partition)).collect();
     let features: BTreeSet<String> = nodes.iter().flat_map(|node| node.features.iter().cloned()).collect();
-    let gpu_types: BTreeSet<String> =
-        nodes.iter().filter_map(|node| models.get(&node.name)).flatten().cloned().collect();
+    let devices = nodes.iter().filter_map(|node| agents.get(&node.name)).flat_map(|agent| &agent.devices);
+    let names: BTreeSet<String> =
+        devices.flat_map(|device| gpu_type_names(&device.model, gpu_types)).collect();
     PoolAbility {
         partition: partition.to_owned(),
         cpus: nodes.iter().map(|node| node.cpus).max().unwrap_or(0),
         memory_mib: nodes.iter().map(|node| node.memory_mib).max().unwrap_or(0),
         features: features.into_iter().collect(),
-        gpu_types: gpu_types.into_iter().collect(),
+        gpu_types: names.into_iter().collect(),
+        shapes: shapes(&nodes, agents),
     }
+}
+
+/// The devices that Slurm gives shards of, node by node: each list once, that of most nodes first.
+fn shapes(nodes: &[&Node], agents: &BTreeMap<NodeName, AgentState>) -> Vec<GresTypes> {
+    let mut counts: BTreeMap<GresTypes, usize> = BTreeMap::new();
+    for node in nodes {
+        let known = agents.get(&node.name).map(|agent| agent.devices.as_slice()).unwrap_or_default();
+        if let Ok(shape) = GresTypes::try_new(in_order(node, known)) {
+            *counts.entry(shape).or_default() += 1;
+        }
+    }
+    let mut shapes: Vec<(GresTypes, usize)> = counts.into_iter().collect();
+    shapes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    shapes.into_iter().map(|(shape, _)| shape).collect()
+}
+
+/// A node's devices by their indexes, as its agent tells them; before it has, by the numbers in their names.
+fn in_order(node: &Node, known: &[DeviceDescription]) -> Vec<GresType> {
+    let place = |gres_type: &GresType| {
+        let index = known.iter().find(|device| device.gres_type == *gres_type).map(|device| device.index);
+        let digits = gres_type.as_str().trim_start_matches(|letter: char| !letter.is_ascii_digit());
+        index.or_else(|| digits.parse().ok()).unwrap_or(u32::MAX)
+    };
+    let mut devices: Vec<GresType> = node.shards.keys().cloned().collect();
+    devices.sort_by_key(place);
+    devices
 }
 
 /// Where a file of ours lies: itself, or what a link in its place names. By the unit the folder in which everybody looks for
@@ -95,6 +119,20 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::node;
+    use pillion_slurm::NodeAvailability;
+
+    #[test]
+    fn shapes_are_told_once_each_by_index_and_those_of_most_nodes_first() {
+        let with = |names: &[&str]| Node {
+            shards: names.iter().map(|name| (GresType::new(*name), (100, 0))).collect(),
+            ..node(NodeAvailability::Up)
+        };
+        let nodes = [with(&["g10", "g2"]), with(&["g0"]), with(&["g2", "g10"]), with(&[])];
+        let nodes: Vec<&Node> = nodes.iter().collect();
+        let told = shapes(&nodes, &BTreeMap::new());
+        assert_eq!(told.iter().map(GresTypes::to_string).collect::<Vec<_>>(), ["g2,g10", "g0"]);
+    }
 
     #[test]
     fn a_heartbeat_is_written_behind_the_link_by_which_it_is_read() {

@@ -69,7 +69,7 @@ impl Release {
         self.asked().retain(|_, at| now < *at + ASKED_AGAIN_AFTER);
         let mut driven = Vec::with_capacity(all.len());
         for decision in all {
-            let drain = drain_of(&drains, &decision.node, &decision.gres_type);
+            let drain = decision.places().find_map(|(node, gres_type)| drain_of(&drains, node, gres_type));
             driven.push(self.drive(decision, &groups, &scan, drain));
         }
         let carried: Vec<_> = futures::stream::iter(driven).buffer_unordered(SIDE_BY_SIDE).collect().await;
@@ -201,7 +201,7 @@ impl Release {
         let at = context.now();
         context.board_mut().tried.insert(member.plan.start, at);
         let release =
-            updates::release(job, mark, &decision.node, &decision.gres_type, member.plan.shards, at);
+            updates::release(job, mark, &decision.node, &decision.gres_types, member.plan.shards, at);
         stop_here("release-before-release", job.id);
         let answer = context.slurm.update(&[job.id], &release).await;
         stop_here("release-after-release", job.id);
@@ -422,7 +422,8 @@ fn stop_here(point: &'static str, job_id: SlurmJobId) {
 
 /// A pinned or leased request that should not be there any more.
 fn needs_reset(job: &Job) -> bool {
-    mark_of(job).is_some_and(|mark| mark.lease_epoch.is_some() || (mark.alone && updates::is_pinned(job)))
+    mark_of(job)
+        .is_some_and(|mark| mark.lease_epoch.is_some() || (mark.alone && updates::is_pinned(job, mark)))
 }
 
 fn share_of(decision: &Decision, member: &Member) -> Share {
@@ -430,7 +431,7 @@ fn share_of(decision: &Decision, member: &Member) -> Share {
         decision_id: decision.id,
         start: member.plan.start,
         uid: member.plan.uid,
-        gres_type: decision.gres_type.clone(),
+        gres_types: decision.gres_types.clone(),
         sharing: member.plan.sharing,
         shards: member.plan.shards,
     }

@@ -2,6 +2,7 @@
 //! asks Slurm for the queue by itself.
 
 use pillion_core::mark::Mark;
+use pillion_core::workload::on_several;
 use pillion_core::{NodeName, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_slurm::{Job, JobState, Node, ReasonKind};
 use pillion_store::JobRecord;
@@ -132,9 +133,9 @@ pub fn held_reason(job: &Job, scan: &Scan) -> Option<String> {
     }
 }
 
-/// The workload of a marked job: its user and the digest of what it runs.
+/// The workload of a marked job: its user and the digest of what it runs, and on how many devices where there are several.
 pub fn workload_of(job: &Job, mark: &Mark) -> WorkloadKey {
-    WorkloadKey(format!("{}/{}", job.user, mark.workload_digest))
+    on_several(&WorkloadKey(format!("{}/{}", job.user, mark.workload_digest)), mark.device_count())
 }
 
 /// What stays known of a job whose mark is gone (other tools may overwrite it after the start).

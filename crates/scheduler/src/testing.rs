@@ -62,7 +62,7 @@ pub(crate) fn member(state: MemberState) -> Member {
 pub(crate) fn new_decision(members: Vec<NewMember>) -> NewDecision {
     NewDecision {
         node: NodeName::new("n1"),
-        gres_type: GresType::new("g0"),
+        gres_types: GresType::new("g0").into(),
         device_model: "h100".into(),
         joins: None,
         gain: 0.5,
@@ -79,7 +79,7 @@ pub(crate) fn decision(member: &Member) -> Decision {
         state: DecisionState::Planned,
         created_at: at(NOW - 5),
         node: NodeName::new("n1"),
-        gres_type: GresType::new("g1"),
+        gres_types: GresType::new("g1").into(),
         device_model: "h100".into(),
         gain: 0.5,
         trial: None,

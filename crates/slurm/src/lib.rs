@@ -18,6 +18,6 @@ pub use nodeset::expand;
 pub use parse::held::HeldDevices;
 pub use types::{
     Ending, Exclusive, Job, JobState, JobUpdate, JobsScan, KILL_WAIT_DEFAULT, NAMED_JOBS_MAX, Node,
-    NodeAvailability, Partition, Privacy, ReasonKind, Requeued, SCRIPT_BYTES_MAX, Slurm, SlurmError,
+    NodeAvailability, Partition, Privacy, ReasonKind, Requeued, SCRIPT_BYTES_MAX, Slurm, SlurmError, shards,
 };
 pub use version::SlurmVersion;

@@ -201,17 +201,22 @@ impl Job {
         JobStart { job_id: self.id, restart_count: self.restart_count }
     }
     /// The shards it asked for or holds, and on which device where it is pinned to one: `shard:g1:40` gives
-    /// `(Some(g1), 40)`, `shard:100` gives `(None, 100)`.
-    pub fn shards(&self) -> Option<(Option<GresType>, u32)> {
-        self.gres.split(',').find_map(|entry| {
-            let mut parts = entry.strip_prefix("shard")?.split(':').skip(1);
-            match (parts.next(), parts.next()) {
-                (Some(count), None) => Some((None, count.parse().ok()?)),
-                (Some(gres_type), Some(count)) => Some((Some(GresType::new(gres_type)), count.parse().ok()?)),
-                (None, _) => Some((None, 1)),
-            }
-        })
+    /// `(Some(g1), 40)`, `shard:100` gives `(None, 100)`; an entry a device.
+    pub fn shards(&self) -> impl Iterator<Item = (Option<GresType>, u32)> {
+        shards(&self.gres)
     }
+}
+
+/// The shards in a list of GRES, as [`Job::shards`] gives them.
+pub fn shards(gres: &str) -> impl Iterator<Item = (Option<GresType>, u32)> {
+    gres.split(',').filter_map(|entry| {
+        let mut parts = entry.strip_prefix("shard")?.split(':').skip(1);
+        match (parts.next(), parts.next()) {
+            (Some(count), None) => Some((None, count.parse().ok()?)),
+            (Some(gres_type), Some(count)) => Some((Some(GresType::new(gres_type)), count.parse().ok()?)),
+            (None, _) => Some((None, 1)),
+        }
+    })
 }
 
 /// Every state of `slurm/slurm.h`; an unknown one is a value, not an error.

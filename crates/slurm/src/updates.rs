@@ -7,11 +7,9 @@
 
 use crate::types::{Job, JobState, JobUpdate, ReasonKind};
 use pillion_core::mark::Mark;
-use pillion_core::{GresType, NodeName, Shards, UnixTime};
+use pillion_core::{GresTypes, NodeName, Shards, UnixTime};
 use std::time::Duration;
 
-/// What an exclusive job asks for.
-const WHOLE_DEVICE: &str = "shard:100";
 /// How long a job that is put back waits at least: its agent has to be told first that the share is taken back. More than
 /// two seconds, because Slurm cuts begin times to whole ones.
 const UNDO_PAUSE: Duration = Duration::from_secs(3);
@@ -19,17 +17,17 @@ const UNDO_PAUSE: Duration = Duration::from_secs(3);
 /// end of the one before, by the second and by its own clock, and Slurm then fails the job ("credential revoked").
 pub const RESTART_PAUSE: Duration = Duration::from_secs(5);
 
-/// Pins a job to a device, writes the lease into its mark, and makes it eligible.
+/// Pins a job to its devices, writes the lease into its mark, and makes it eligible.
 pub fn release(
     job: &Job,
     mark: &Mark,
     node: &NodeName,
-    gres_type: &GresType,
+    gres_types: &GresTypes,
     shards: Shards,
     at: UnixTime,
 ) -> JobUpdate {
     JobUpdate {
-        gres: Some(mark.gres_with(&format!("shard:{gres_type}:{shards}"))),
+        gres: Some(mark.gres_with(&gres_types.shards(shards.count().into()))),
         required_nodes: Some(node.to_string()),
         partition: None,
         admin_comment: Some(mark.leased(at, job.restart_count).to_string()),
@@ -47,13 +45,13 @@ pub fn probe(mark: &Mark) -> JobUpdate {
     JobUpdate { admin_comment: Some(mark.to_string()), ..JobUpdate::default() }
 }
 
-/// Puts a waiting job's request back: any whole device, as soon as its user wanted it, and never released again. A hold of its
+/// Puts a waiting job's request back: whole devices, as soon as its user wanted it, and never released again. A hold of its
 /// user's stays; one that our own pin brought about (`BadConstraints`) goes with the update.
 pub fn undo(job: &Job, mark: &Mark, now: UnixTime) -> JobUpdate {
     let pause = if job.restart_count > 0 { RESTART_PAUSE } else { UNDO_PAUSE };
     let (own_begin, soon) = (UnixTime::from_epoch(mark.original_begin_epoch), now + pause);
     JobUpdate {
-        gres: Some(mark.gres_with(WHOLE_DEVICE)),
+        gres: Some(mark.gres_with(&mark.fallback_shards())),
         required_nodes: Some(String::new()),
         partition: None,
         admin_comment: Some(mark.undone().to_string()),
@@ -66,7 +64,7 @@ pub fn undo(job: &Job, mark: &Mark, now: UnixTime) -> JobUpdate {
 pub fn again(mark: &Mark, now: UnixTime, bound: Duration) -> JobUpdate {
     let (own_begin, latest) = (UnixTime::from_epoch(mark.original_begin_epoch), now + bound);
     JobUpdate {
-        gres: Some(mark.gres_with(WHOLE_DEVICE)),
+        gres: Some(mark.gres_with(&mark.fallback_shards())),
         required_nodes: Some(String::new()),
         partition: None,
         admin_comment: Some(mark.to_string()),
@@ -85,9 +83,18 @@ pub fn leave(mark: &Mark) -> JobUpdate {
     }
 }
 
-/// Whether a job still asks for one device or one node. A managed job of its user names neither.
-pub fn is_pinned(job: &Job) -> bool {
-    !job.required_nodes.is_empty() || job.shards() != Some((None, 100))
+/// Whether a job still asks for other devices than it waits with, or for one node. A managed job of its user names no node.
+pub fn is_pinned(job: &Job, mark: &Mark) -> bool {
+    !job.required_nodes.is_empty() || !asks_as_it_waits(job, mark)
+}
+
+/// Whether a job asks for, or has, the shards that it waits with.
+pub fn asks_as_it_waits(job: &Job, mark: &Mark) -> bool {
+    let shards = job.shards();
+    match &mark.fallback {
+        None => shards.eq([(None, 100)]),
+        Some(all) => shards.eq(all.iter().map(|own| (Some(own.clone()), 100))),
+    }
 }
 
 /// Whether a job is in one of these partitions, also where it names several.
@@ -100,7 +107,7 @@ pub fn is_in(job: &Job, pools: &[String]) -> bool {
 pub fn stray<'a>(job: &'a Job, pools: &[String]) -> Option<&'a Mark> {
     let mark = job.mark.as_ref().ok()?.as_ref()?;
     let is_stray =
-        job.state == JobState::Pending && !mark.left && !is_in(job, pools) && job.shards().is_some();
+        job.state == JobState::Pending && !mark.left && !is_in(job, pools) && job.shards().next().is_some();
     is_stray.then_some(mark)
 }
 

@@ -1,7 +1,9 @@
 //! What people look at of a whole cluster or of a long time: as few rows as tell it, found by index.
 
 use pillion_core::share::Sharing;
-use pillion_core::{DecisionId, GresType, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey};
+use pillion_core::{
+    DecisionId, GresType, GresTypes, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
+};
 use pillion_pairing::Role;
 
 /// How many outcomes one heatmap is made of at most: the newest. It bounds the time that a question takes.
@@ -21,7 +23,7 @@ pub struct Occupancy {
 pub struct Tenant {
     pub decision_id: DecisionId,
     pub node: NodeName,
-    pub gres_type: GresType,
+    pub gres_types: GresTypes,
     pub job_id: SlurmJobId,
     pub uid: UserId,
     /// The user's name; absent: the job was never recorded.

@@ -7,17 +7,18 @@ use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::Mechanism;
 use pillion_core::share::Sharing;
 use pillion_core::{
-    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime, UserId,
-    WorkloadKey,
+    DecisionId, Fraction, GresType, GresTypes, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime,
+    UserId, WorkloadKey,
 };
 use pillion_pairing::{Explanation, FirstRun, Role, SpeedEstimate};
 use serde::{Deserialize, Serialize};
 
-/// A decision to be committed: one device, one or more members.
+/// A decision to be committed: one device and one or more members, or several devices and one member who has all of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewDecision {
     pub node: NodeName,
-    pub gres_type: GresType,
+    #[serde(rename = "gres_type")]
+    pub gres_types: GresTypes,
     pub device_model: String,
     /// The group that the members join; absent = they begin one.
     pub joins: Option<DecisionId>,
@@ -68,7 +69,8 @@ pub struct Decision {
     /// When it was committed.
     pub created_at: UnixTime,
     pub node: NodeName,
-    pub gres_type: GresType,
+    #[serde(rename = "gres_type")]
+    pub gres_types: GresTypes,
     pub device_model: String,
     /// Expected sum of all tenants' speed fractions less one.
     pub gain: f64,
@@ -93,6 +95,10 @@ impl Decision {
     /// How the device is shared, as the first of its members does.
     pub fn sharing(&self) -> Sharing {
         self.members.first().map(|member| member.plan.sharing).unwrap_or_default()
+    }
+    /// Where its members are, or are to be: each of its devices.
+    pub fn places(&self) -> impl Iterator<Item = (&NodeName, &GresType)> {
+        self.gres_types.iter().map(|gres_type| (&self.node, gres_type))
     }
     /// Which way that is.
     pub fn mechanism(&self) -> Mechanism {

@@ -37,6 +37,17 @@ impl MeasuredRun {
         members.into_iter().find(|member| member.plan.start == self.summary.start)
     }
 
+    /// Whether its start had other devices besides, and this is not the first of them: what the start teaches, the first does.
+    pub fn is_told_by_another(&self) -> bool {
+        let is_this_start = self.job.restart_count == self.summary.start.restart_count;
+        let named: Vec<GresType> = if is_this_start {
+            pillion_slurm::shards(&self.job.gres).filter_map(|(own, _)| own).collect()
+        } else {
+            self.decision.iter().flat_map(|decision| &decision.gres_types).cloned().collect()
+        };
+        named.len() > 1 && named.first() != Some(&self.summary.gres_type)
+    }
+
     /// Whether it was planned into an instance, its own or one that its user's share.
     pub fn is_in_instance(&self) -> bool {
         self.own_member().is_some_and(|member| member.plan.sharing.mechanism().has_instances())

@@ -56,6 +56,18 @@ local KINDS = {
   renewal = { mark(), { begin_time = NOW + 600 } },
 }
 
+S.test("a job of several GPUs has a mark of another word, and the same fence", function()
+  local base = "pillion2;w=4f1c09aa12bc77de;part=gpu;field=node;gres=gpu:2;other=;begin=0;at=g0,g1"
+  local both = { tres_per_node = "gres/shard:g2:100,gres/shard:g3:100", req_nodes = "n2", begin_time = NOW }
+  local rec = waiting({ admin_comment = base })
+  passes("release", base .. lease(), both, rec)
+  passes("undo", base .. ";u=0;alone=1", both, rec)
+  passes("renewal", base, { begin_time = NOW + 600 }, rec)
+  refused("held", base .. lease(), both, waiting({ admin_comment = base, priority = 0 }), "the job is held")
+  refused("out of date", base .. lease(40), both, rec, "the release is out of date")
+  refused("moved", base .. lease(), both, waiting({ admin_comment = base, partition = "gpu" }), "the job is not in a pool")
+end)
+
 S.test("what fits is carried out", function()
   for name, kind in pairs(KINDS) do passes(name, kind[1], kind[2]) end
 end)

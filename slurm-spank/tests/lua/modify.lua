@@ -45,7 +45,7 @@ end)
 
 S.test("an admin may change everything", function()
   local all = { tres_per_node = "gres/shard:g1:40", req_nodes = "n2", begin_time = 1, partition = "shared" }
-  for _, comment in ipairs({ false, "x", "pillion2;w=1", "pillion1", "" }) do
+  for _, comment in ipairs({ false, "x", "pillion3;w=1", "pillion1", "" }) do
     all.admin_comment = comment or nil
     assert_passes("root", all, nil, 0)
     assert_passes("SlurmUser", all, nil, 64030)
@@ -78,6 +78,15 @@ for name, changes in pairs(CHANGES) do
     assert_passes("afterwards it is a job like any other", changes, waiting({ partition = "gpu" }))
   end)
 end
+
+S.test("a job of several GPUs gets all of them back", function()
+  local mark = "pillion2;w=4f1c09aa12bc77de;part=gpu;field=node;gres=gpu:2;other=lscratch:100;begin=0;at=g0,g1"
+  local answer, values = modify({ comment = "x" }, waiting({ admin_comment = mark }))
+  S.equal(answer, slurm.SUCCESS, tostring(S.said[1]))
+  S.equal(values.tres_per_node, "gres/gpu:2,gres/lscratch:100")
+  S.equal(values.partition, "gpu")
+  assert_refused("shards", { tres_per_node = "gres/shard:g0:100,gres/shard:g1:100" }, waiting({ admin_comment = mark }), "shards are")
+end)
 
 -- What Slurm may refuse when it has moved the job already: a job outside the pool with shards would be left.
 local HALVES = {

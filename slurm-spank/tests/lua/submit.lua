@@ -69,6 +69,60 @@ for name, case in pairs(MANAGED) do
   end)
 end
 
+-- Every way to ask for several GPUs of one node.
+local SEVERAL = {
+  ["--gres=gpu:2"] = { { tres_per_node = "gres/gpu:2" }, "node", "gpu:2" },
+  ["--gres=gpu:a100:2"] = { { tres_per_node = "gres/gpu:a100:2" }, "node", "gpu:a100:2" },
+  ["--gpus=2 -N1 -n2"] = { { tres_per_job = "gres/gpu:2", min_nodes = 1, max_nodes = 1, num_tasks = 2 }, "job", "gpu:2" },
+  ["--gpus-per-node=2"] = { { tres_per_node = "gres/gpu:2" }, "node", "gpu:2" },
+  ["--gpus-per-task=2 -n1"] =
+    { { tres_per_task = "gres/gpu=2", num_tasks = 1, tres_bind = "gres/gpu:per_task:2" }, "task", "gpu:2" },
+}
+for name, case in pairs(SEVERAL) do
+  S.test(name, function()
+    local job, values = S.batch(case[1])
+    S.said = {}
+    S.equal(submit(job), slurm.SUCCESS, name)
+    S.contains(S.said[1], "waits for 2 GPUs of one node, which it shares with nobody; should Pillion stop", name)
+    for _, field in ipairs({ "tres_per_job", "tres_per_task", "tres_bind" }) do S.equal(values[field], nil, name .. ": " .. field) end
+    local first, second = string.match(values.tres_per_node, "^gres/shard:(g%d):100,gres/shard:(g%d):100$")
+    local at = first and first .. "," .. second or values.tres_per_node
+    assert(at == "g0,g1" or at == "g2,g3", name .. ": " .. at)
+    local pattern = "^pillion2;w=" .. SCRIPT_DIGEST .. ";part=;field=" .. case[2] .. ";gres=" .. case[3]
+      .. ";other=;begin=0;at=" .. at .. "$"
+    assert(string.find(values.admin_comment, pattern), name .. ": " .. values.admin_comment)
+  end)
+end
+
+S.test("where Slurm starts jobs of several GPUs by itself is not the same for all", function()
+  local seen = {}
+  for _ = 1, 4 do
+    local job, values = S.batch({ tres_per_node = "gres/gpu:2" })
+    submit(job)
+    seen[values.tres_per_node] = (seen[values.tres_per_node] or 0) + 1
+  end
+  S.equal(seen["gres/shard:g0:100,gres/shard:g1:100"], 2)
+  S.equal(seen["gres/shard:g2:100,gres/shard:g3:100"], 2)
+  local job, values = S.batch({ tres_per_node = "gres/gpu:4,gres/lscratch:5" })
+  submit(job)
+  S.equal(values.tres_per_node,
+    "gres/shard:g0:100,gres/shard:g1:100,gres/shard:g2:100,gres/shard:g3:100,gres/lscratch:5", "all of a node")
+end)
+
+S.test("what is asked for by GPU counts for each of several", function()
+  local job, values = S.batch({ tres_per_node = "gres/gpu:2", cpus_per_tres = "gres/gpu:3", mem_per_tres = "gres/gpu:2000" })
+  submit(job)
+  S.equal(values.min_cpus, 6)
+  S.equal(values.min_mem_per_node, 4000)
+end)
+
+S.test("a scheduler that tells of no nodes' devices manages no job of several GPUs", function()
+  S.beat(0, "active", S.POOL)
+  assert_untouched("without shapes", { tres_per_node = "gres/gpu:2" }, nil, "no node with so many GPUs")
+  S.beat()
+  assert_untouched("under a cap", { tres_per_node = "gres/gpu:2" }, "cap=0.5", "cap= is for jobs of one GPU")
+end)
+
 local GPU = { tres_per_node = "gres/gpu:1" }
 local function with(fields)
   local all = S.copy(GPU)
@@ -76,11 +130,24 @@ local function with(fields)
   return all
 end
 
--- What is not provably one GPU on one node, or wants what a shared GPU cannot give.
+-- What is not provably one GPU, or several of one node, or wants what a shared GPU cannot give.
 local UNTOUCHED = {
   ["no GPU"] = { {}, "no GPU" },
-  ["--gpus=2"] = { { tres_per_job = "gres/gpu:2" }, "more than one GPU" },
-  ["--gpus=0"] = { { tres_per_job = "gres/gpu:0" }, "more than one GPU" },
+  ["--gpus=2"] = { { tres_per_job = "gres/gpu:2" }, "from several nodes; write --nodes=1" },
+  ["--gpus=2 -N1-2"] = { { tres_per_job = "gres/gpu:2", min_nodes = 1, max_nodes = 2 }, "--nodes=1" },
+  ["--gpus=0"] = { { tres_per_job = "gres/gpu:0" }, "so many GPUs" },
+  ["--gres=gpu:65"] = { { tres_per_node = "gres/gpu:65" }, "so many GPUs" },
+  ["--gres=gpu:5"] = { { tres_per_node = "gres/gpu:5" }, "no node with so many GPUs" },
+  ["--gpus-per-socket=2 --sockets-per-node=1"] =
+    { { tres_per_socket = "gres/gpu:2", sockets_per_node = 1 }, "by socket" },
+  ["--gres=gpu:2 -N2"] = { { tres_per_node = "gres/gpu:2", min_nodes = 2, max_nodes = 2 }, "--nodes=1" },
+  ["--gpus-per-task=2 -n2 -N1"] = { { tres_per_task = "gres/gpu=2", num_tasks = 2, max_nodes = 1 }, "--ntasks=1" },
+  ["--gpus-per-task=2 -n1 bound to one"] =
+    { { tres_per_task = "gres/gpu=2", num_tasks = 1, tres_bind = "gres/gpu:per_task:1" }, "--gpu-bind" },
+  ["--gres=gpu:2 --mem-per-gpu too much"] =
+    { { tres_per_node = "gres/gpu:2", mem_per_tres = "gres/gpu:4001" }, "too little memory" },
+  ["--gres=gpu:2 --cpus-per-gpu too many"] =
+    { { tres_per_node = "gres/gpu:2", cpus_per_tres = "gres/gpu:5" }, "too few CPUs" },
   ["--gres=gpu:a100:1,gpu:v100:1"] = { { tres_per_node = "gres/gpu:a100:1,gres/gpu:v100:1" }, "more than one place" },
   ["--gres and --gpus"] = { { tres_per_node = "gres/gpu:1", tres_per_job = "gres/gpu:1" }, "more than one place" },
   ["--gres=gpu:1(S:0)"] = { { tres_per_node = "gres/gpu:1(S:0)" }, "does not know" },
@@ -92,7 +159,7 @@ local UNTOUCHED = {
   ["-N1-2"] = { with({ min_nodes = 1, max_nodes = 2 }), "--nodes=1" },
   ["--gpus-per-task=1"] = { { tres_per_task = "gres/gpu=1" }, "--ntasks=1" },
   ["--gpus-per-task=1 -N1 -n2"] = { { tres_per_task = "gres/gpu=1", num_tasks = 2, max_nodes = 1 }, "--ntasks=1" },
-  ["--gpus-per-socket=1"] = { { tres_per_socket = "gres/gpu:1" }, "--sockets-per-node=1" },
+  ["--gpus-per-socket=1"] = { { tres_per_socket = "gres/gpu:1" }, "by socket" },
   ["--exclusive"] = { with({ shared = 0 }), "--exclusive" },
   ["--exclusive=user"] = { with({ shared = 2 }), "--exclusive" },
   ["het job"] = { with({ het_job_offset = 0 }), "heterogeneous" },
@@ -343,9 +410,10 @@ S.test("what is refused or left alone stands in slurmctld's log, one line each",
   noted({ tres_per_node = "gres/shard:10" }, false, "pillion: submission refused uid=2001 why=shards")
   noted(GPU, "a\nb", "pillion: submission refused uid=2001 why=option")
   noted({ tres_per_node = "gres/gpu:1", partition = "shared" }, false, "pillion: submission refused uid=2001 why=pool")
-  local two = { tres_per_node = "gres/gpu:2" }
-  noted(two, "yes", "pillion: submission left alone uid=2001 why=it asks for more than one GPU")
-  noted(two, "yes", "pillion: submission left alone uid=4294967294 why=it asks for more than one GPU", 4294967294)
+  local none = { tres_per_node = "gres/lscratch:2" }
+  local why = "why=it asks for no GPU; write for example --gres=gpu:1"
+  noted(none, "yes", "pillion: submission left alone uid=2001 " .. why)
+  noted(none, "yes", "pillion: submission left alone uid=4294967294 " .. why, 4294967294)
   noted(GPU, "yes", "")
   noted(GPU, "no", "")
   noted({ tres_per_node = "gres/shard:10" }, false, "", 0)

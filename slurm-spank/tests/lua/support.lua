@@ -21,6 +21,7 @@ S.heartbeat_path = directory .. "/heartbeat"
 S.pillion = dofile(module_path)
 S.pillion.configure({ heartbeat = S.heartbeat_path, pools = { "shared" }, trusted_uids = { 64030 } })
 S.POOL = "pool=shared cpus=8 memory_mib=8000 features=a100,nvlink gpu_types=a100"
+S.SHAPE = "shape=shared g0,g1,g2,g3"
 S.ALICE = 2001
 
 function S.write_heartbeat(text)
@@ -32,7 +33,7 @@ end
 function S.beat(age, mode, ...)
   local lines = { string.format("pillion1 epoch=%.0f bound=600 mode=%s", os.time() - (age or 0), mode or "active") }
   for _, pool in ipairs({ ... }) do lines[#lines + 1] = pool end
-  if #lines == 1 then lines[2] = S.POOL end
+  if #lines == 1 then lines[2], lines[3] = S.POOL, S.SHAPE end
   S.write_heartbeat(table.concat(lines, "\n") .. "\n")
 end
 

@@ -52,6 +52,11 @@ fn submit(cluster: &Cluster, row: &str, colocate: bool) -> Submission {
     cluster.try_submit_as("alice", &script(), &arguments).unwrap()
 }
 
+/// How many GPUs a request such as `gpu:h200:4` is for.
+fn gpu_count(gres: &str) -> usize {
+    gres.rsplit(':').next().and_then(|count| count.parse().ok()).unwrap_or(1)
+}
+
 /// What is wrong with a managed job that waits, next to its twin that is not managed.
 fn wrong_while_managed(plain: &[Fields], job: &[Fields], outcome: (&str, &str, &str)) -> String {
     let (field, gres, other) = outcome;
@@ -73,15 +78,23 @@ fn wrong_while_managed(plain: &[Fields], job: &[Fields], outcome: (&str, &str, &
     };
     expect("it is not in partition shared", of("Partition") == "shared");
     let others = if other.is_empty() { String::new() } else { format!(",gres/{other}") };
-    let asked = format!("gres/shard:100{others}");
     // Slurm writes gres: or gres/ here, by its version.
     let asks = of("TresPerNode").replace("gres:", "gres/");
-    expect(&format!("it asks for {asks}, not for {asked}"), asks == asked);
+    let count = gpu_count(gres);
+    let of_each: Vec<&str> = asks.split(',').filter(|entry| entry.starts_with("gres/shard:")).collect();
+    if count == 1 {
+        expect(&format!("it asks for {asks}"), asks == format!("gres/shard:100{others}"));
+    } else {
+        let is_each = |entry: &&str| entry.starts_with("gres/shard:g") && entry.ends_with(":100");
+        let are_whole = of_each.len() == count && of_each.iter().all(is_each);
+        expect(&format!("it asks for {asks}"), are_whole && asks == format!("{}{others}", of_each.join(",")));
+    }
     for name in ["TresPerJob", "TresPerSocket", "CpusPerTres", "MemPerTres", "TresBind"] {
         expect(&format!("{name}={}", of(name)), of(name).is_empty());
     }
     expect(&format!("TresPerTask={}", of("TresPerTask")), !of("TresPerTask").contains("gpu"));
-    expect("its mark is not there", of("AdminComment").starts_with("pillion1;w="));
+    let word = if count == 1 { "pillion1;w=" } else { "pillion2;w=" };
+    expect("its mark is not there", of("AdminComment").starts_with(word));
     let kept = format!(";field={field};gres={gres};other={other};begin=");
     expect(&format!("its mark is {}", of("AdminComment")), of("AdminComment").contains(&kept));
     expect("its begin is not ahead", of("EligibleTime") > of("SubmitTime"));
@@ -108,9 +121,13 @@ fn submit_row(cluster: &Cluster, row: &'static Row) -> Result<Pair, String> {
     let wrong = match outcome {
         Managed(field, gres, others) => {
             let mut wrong = wrong_while_managed(&before, &after, (field, gres, others));
-            if said.len() != 1
-                || !said[0].contains("pillion: waits for a GPU, of its own or shared; if shared, at most ")
-            {
+            let expected = match gpu_count(gres) {
+                1 => "pillion: waits for a GPU, of its own or shared; if shared, at most ".to_owned(),
+                count => {
+                    format!("pillion: waits for {count} GPUs of one node, which it shares with nobody; ")
+                }
+            };
+            if said.len() != 1 || !said[0].contains(&expected) {
                 let _ = write!(wrong, "; it was said {said:?}");
             }
             wrong
@@ -178,8 +195,13 @@ fn wrong_after_untouched(cluster: &Cluster, pair: &Pair) -> Result<String, Strin
     Ok(wrong)
 }
 
-/// What is wrong with a managed job that has run: one GPU, of the pool, booked as decided, and its other GRES.
-fn wrong_after_managed(cluster: &Cluster, pair: &Pair, other: &str) -> Result<String, String> {
+/// What is wrong with a managed job that has run: its GPUs, of the pool, booked as decided, and its other GRES.
+fn wrong_after_managed(
+    cluster: &Cluster,
+    pair: &Pair,
+    (gres, other): (&str, &str),
+) -> Result<String, String> {
+    let count = gpu_count(gres);
     let (inside, step) = ran(cluster, pair.job)?;
     let plain = if pair.row.2 == RunsManaged { None } else { Some(ran(cluster, pair.plain)?.0) };
     let fields = cluster.job(pair.job).map_err(|error| error.to_string())?;
@@ -191,13 +213,19 @@ fn wrong_after_managed(cluster: &Cluster, pair: &Pair, other: &str) -> Result<St
     };
     let of = |name: &str| inside.get(name).map_or("", String::as_str);
     expect(format!("it ran in {}", of("SLURM_JOB_PARTITION")), of("SLURM_JOB_PARTITION") == "shared");
-    expect(format!("it had {} shards", of("SLURM_SHARDS_ON_NODE")), of("SLURM_SHARDS_ON_NODE") == "100");
+    expect(
+        format!("it had {} shards", of("SLURM_SHARDS_ON_NODE")),
+        of("SLURM_SHARDS_ON_NODE") == (count * 100).to_string(),
+    );
     let mark = fields.get("AdminComment").map_or("", String::as_str);
     expect(format!("it was not released by Pillion: {mark}"), mark.contains(";lease="));
     let is_told = !of("PILLION_DECISION").is_empty() || was_late(cluster, pair.job, &fields["NodeList"]);
     expect("it was not told its decision".to_owned(), is_told);
-    let is_one = |gpus: &str| gpus.len() == 1 && gpus.chars().all(|digit| digit.is_ascii_digit());
-    expect(format!("its step printed '{step}'"), gpus_of(&step).is_some_and(is_one));
+    let has_all = |gpus: &str| {
+        let indexes: BTreeSet<&str> = gpus.split(',').collect();
+        indexes.len() == count && indexes.iter().all(|index| index.parse::<u32>().is_ok())
+    };
+    expect(format!("its step printed '{step}'"), gpus_of(&step).is_some_and(has_all));
     let asked = fields.get("TresPerNode").map_or("", String::as_str);
     expect(format!("it was started with {asked}"), other.is_empty() || asked.ends_with(&format!("/{other}")));
     let Some(plain) = plain else { return Ok(wrong) };
@@ -226,7 +254,7 @@ fn wrong_after(cluster: &Cluster, pair: &Pair) -> String {
             Ok(if state == "PENDING" { String::new() } else { format!("it is {state}") })
         }
         (RunsSomehow, _) => ran(cluster, pair.plain).and(ran(cluster, pair.job)).map(|_| String::new()),
-        (_, Managed(_, _, other)) => wrong_after_managed(cluster, pair, other),
+        (_, Managed(_, gres, other)) => wrong_after_managed(cluster, pair, (gres, other)),
         (_, Untouched(_)) => wrong_after_untouched(cluster, pair),
     };
     let mut wrong = result.unwrap_or_else(|error| error);

@@ -23,8 +23,18 @@ use Then::{Runs, RunsManaged, RunsSomehow, Waits};
 
 pub(super) type Row = (&'static str, Outcome, Then);
 
-/// One GPU on one node, in every way to say it; and what goes well with that.
-pub(super) static MANAGED: [Row; 31] = [
+/// GPUs of one node, in every way to say it; and what goes well with that.
+pub(super) static MANAGED: [Row; 37] = [
+    ("--gres=gpu:2", Managed("node", "gpu:2", ""), Runs),
+    ("--gpus=2 -N1", Managed("job", "gpu:2", ""), Runs),
+    ("--gpus-per-node=3", Managed("node", "gpu:3", ""), Runs),
+    ("--gpus-per-task=2 -n1", Managed("task", "gpu:2", ""), Runs),
+    (
+        "--gres=gpu:2,lscratch:9 --cpus-per-gpu=2 --mem-per-gpu=1G",
+        Managed("node", "gpu:2", "lscratch:9"),
+        Runs,
+    ),
+    ("--gres=gpu:h200:4 -N1 -n4", Managed("node", "gpu:h200:4", ""), RunsManaged),
     ("--gres=gpu:1", Managed("node", "gpu:1", ""), Runs),
     ("--gres=gpu", Managed("node", "gpu", ""), Runs),
     ("--gpus=1", Managed("job", "gpu:1", ""), Runs),
@@ -58,13 +68,12 @@ pub(super) static MANAGED: [Row; 31] = [
     ("--gres=gpu:1 --dependency=afterany:1", Managed("node", "gpu:1", ""), Runs),
 ];
 
-/// More than one GPU or node, perhaps; or something that a shared GPU cannot give.
-pub(super) static UNTOUCHED: [Row; 33] = [
+/// More than one node, perhaps; or something that a shared GPU, or shards of several, cannot give.
+pub(super) static UNTOUCHED: [Row; 32] = [
     ("", Untouched("no GPU"), Runs),
     ("--gres=lscratch:5", Untouched("no GPU"), Runs),
-    ("--gpus=2 -N1", Untouched("more than one GPU"), Runs),
-    ("--gres=gpu:2", Untouched("more than one GPU"), Runs),
-    ("--gpus-per-node=2", Untouched("more than one GPU"), Runs),
+    ("--gpus=2", Untouched("from several nodes"), RunsSomehow),
+    ("--gpus-per-task=2 -n2 -N1", Untouched("--ntasks=1"), Runs),
     ("--gres=gpu:g0:1,gpu:g1:1", Untouched("more than one place"), Runs),
     ("--gpus=1 --gres=gpu:1", Untouched("more than one place"), Runs),
     ("--gres=gpu:g1:1", Untouched("no GPU of that type"), Runs),

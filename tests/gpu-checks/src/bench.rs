@@ -186,7 +186,7 @@ impl Bench {
             decision_id: DecisionId(1),
             start: JobStart { job_id: SlurmJobId::plain(1), restart_count: 0 },
             uid: UserId(0),
-            gres_type: self.device.gres_type.clone(),
+            gres_types: self.device.gres_type.clone().into(),
             sharing: Sharing::Mps { cap: limits.cap_fraction, memory_limit_bytes: limits.memory_bytes },
             shards: Shards::ALL,
         };

@@ -75,7 +75,7 @@ impl Agent {
             decision_id: DecisionId(7),
             start: JobStart { job_id, restart_count: 0 },
             uid: UserId(1001),
-            gres_type: self.device.gres_type.clone(),
+            gres_types: self.device.gres_type.clone().into(),
             sharing: Sharing::Mig { profile: slot.profile, start: slot.start },
             shards: self.device.geometry.as_ref().unwrap().shards(slot.profile),
         }

@@ -14,6 +14,7 @@ mod story;
 mod tell;
 mod totals;
 mod trials;
+mod wide;
 
 use crate::cluster::Cluster;
 use crate::cluster::spec::{ClusterSpec, PoolNode, SharingPolicy};

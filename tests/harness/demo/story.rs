@@ -1,4 +1,5 @@
-//! The story: first runs alone, the same jobs again, why, what the jobs found, what it saved, and trials. Acts here; words in `tell`.
+//! The story: first runs alone, the same jobs again, why, what the jobs found, what it saved, jobs of several GPUs, and trials. Acts
+//! here; words in `tell`.
 
 use super::answers::{self, Decided, Told};
 use super::cast::{CAST, Part};
@@ -7,6 +8,7 @@ use super::result;
 use super::tell;
 use super::totals::{Run, totals};
 use super::trials;
+use super::wide;
 use crate::cluster::Cluster;
 use crate::error::{HarnessError, Result};
 use crate::wait::{Look, wait_for};
@@ -85,6 +87,7 @@ pub(super) fn tell(cluster: &mut Cluster, result: &Path) -> Result<Shown> {
     environments(cluster, &first_runs, &runs)?;
     let all: Vec<Run> = first_runs.iter().chain(&runs).cloned().collect();
     tell::totals(totals(&runs), totals(&all), &runs, cluster.spec().time_scale);
+    wide::tell(cluster)?;
     let trials = trials::tell(cluster)?;
     result::write(&all, totals(&all), &trials, &answers::auth_method(&status)?, result)?;
     println!("\nFor programs: {}", result.display());

@@ -202,10 +202,37 @@ fn saved(used: f64, exclusive: f64) -> String {
     format!("{:.0} %", (1.0 - used / exclusive) * 100.0)
 }
 
+/// Jobs of several GPUs come.
+pub(super) fn wide() {
+    heading(
+        6,
+        "Jobs of several GPUs live in the same pool: each has its GPUs whole, and keeps its place in the queue.",
+    );
+    println!(
+        "  alice asks for --gres=gpu:2, bob for one GPU, then bob for --gres=gpu:4: all there are on that node."
+    );
+}
+
+/// The one that waits.
+pub(super) fn wide_waits(queue: &str) {
+    command(
+        "root",
+        "pillion queue                     # what falls free is kept for it, but for jobs that end before",
+    );
+    print!("{}", indented(queue));
+}
+
+/// What each found.
+pub(super) fn wide_found(lines: &[String]) {
+    for line in lines {
+        println!("  {line}");
+    }
+}
+
 /// What the site turns on.
 pub(super) fn trials() {
     heading(
-        6,
+        7,
         "Trials: what no bound admits may be tried, where the site says so, and is taken apart where it breaks a promise.",
     );
     println!(

@@ -77,6 +77,8 @@ pub(crate) struct World {
     pub(crate) sent_back_count: usize,
     /// The most starts that had instances on one node at once, likewise.
     pub(crate) walled_peak: usize,
+    /// The most devices that one start had, likewise.
+    pub(crate) width_peak: usize,
     /// Whether devices are cut here.
     is_cut: bool,
 }
@@ -146,6 +148,7 @@ impl World {
             requeued_count: 0,
             sent_back_count: 0,
             walled_peak: 0,
+            width_peak: 0,
             is_cut: false,
         };
         world.start_scheduler();
@@ -208,7 +211,8 @@ impl World {
 
     /// Processes that are done exit; Slurm notices.
     fn finish_work(&mut self) {
-        let done: Vec<(JobStart, bool)> = self.nodes.iter().flat_map(Node::finished).collect();
+        // One of several devices is done when its first process is.
+        let done: BTreeMap<JobStart, bool> = self.nodes.iter().flat_map(Node::finished).collect();
         self.finish_outside();
         for (start, is_good) in done {
             assert!(is_good, "{start} failed on its device: sharing must not make a job fail");
@@ -241,16 +245,17 @@ impl World {
     fn run_on_node(&mut self, job: &pillion_slurm::Job) {
         let place =
             self.nodes.iter().position(|node| job.nodes.contains(&node.name)).expect("it runs on a node");
-        let (_, shards) = job.shards().expect("pool jobs hold shards");
-        let gres_type = self.slurm.device_of(job.id).expect("Slurm booked them");
+        let (_, shards) = job.shards().next().expect("pool jobs hold shards");
+        let gres_types = self.slurm.devices_of(job.id);
+        self.width_peak = self.width_peak.max(gres_types.len());
         let (now, work) = (self.now, self.works[&job.id].clone());
         self.note(format!(
-            "start {} on {} {gres_type} with {}",
+            "start {} on {} {gres_types:?} with {}",
             job.start(),
             self.nodes[place].name,
             job.gres
         ));
-        self.nodes[place].start(job.start(), (&gres_type, shards), &work, now);
+        self.nodes[place].start(job.start(), (&gres_types, shards), &work, now);
     }
 
     async fn talk(&mut self) {

@@ -58,6 +58,11 @@ impl World {
         let workload = if is_light || is_lie { LIGHT } else { WORKLOADS[self.below(WORKLOADS.len())] };
         let (user, uid) = USERS[self.below(USERS.len())];
         let mut mark = mark_of(workload);
+        let is_wide = self.rng.random_bool(0.12);
+        if is_wide {
+            mark.original_gres = "gpu:2".into();
+            mark.fallback = Some("g0,g1".parse().expect("two devices"));
+        }
         if self.rng.random_bool(0.2) {
             mark.slowdown_ratio_max = Some(1.05);
         }
@@ -81,6 +86,7 @@ impl World {
                 true => vec![NodeName::new("n1")],
                 false => Vec::new(),
             },
+            gres: mark.fallback_shards(),
             admin_comment: mark.to_string(),
             ..FakeJob::default()
         });
@@ -89,7 +95,7 @@ impl World {
             tasks.into_iter().map(|task| SlurmJobId::array_task(id.id, task)).collect()
         });
         for id in ids {
-            let work = if is_lie {
+            let work = if is_lie && !is_wide {
                 let seconds = self.rng.random_range(60.0..200.0);
                 Work {
                     workload: HEAVY,

@@ -94,7 +94,7 @@ impl Devices {
     fn clients(&mut self, start: JobStart) -> Result<(MpsPlace, Vec<Client>), String> {
         let share = self.node.share(start);
         let share = may_be_ended(share.as_ref(), self.sampler.is_tracked(start))?;
-        let device = self.node.device(&share.gres_type).ok_or("its device is not here")?;
+        let device = self.node.device(share.gres_types.first()).ok_or("its device is not here")?;
         let place = self.mps_place(share, device.index).ok_or("its instance is not there")?;
         let status = self.backend.mps_on(device.index).and_then(|mps| mps.status(&place));
         let status = status.map_err(|error| pillion_core::report(&error))?.ok_or("no MPS daemon runs")?;

@@ -41,7 +41,7 @@ impl Devices {
                 let (fault, empty) = (mig.fault(&device.gres_type), mig.instances_empty(&device.gres_type));
                 self.health.cut(device.index, fault, empty);
             }
-            let on_it = shares.iter().filter(|share| share.gres_type == device.gres_type);
+            let on_it = shares.iter().filter(|share| share.gres_types.contains(&device.gres_type));
             for share in on_it.filter(|share| share.mechanism().has_instances()) {
                 // Made anew, after its driver had forgotten it.
                 if let Some(instance) = mig.instance_of(device, share) {
@@ -65,16 +65,17 @@ impl Devices {
             self.sampler.has_instance(start, bytes);
         }
         for gres_type in without_daemon {
-            let here = shares.iter().filter(|share| share.gres_type == gres_type);
+            let here = shares.iter().filter(|share| share.gres_types.contains(&gres_type));
             self.restore_mechanisms(&here.cloned().collect::<Vec<_>>());
         }
         looks::tell(&self.health, &self.node, &self.conditions);
     }
 
-    /// A start of another job whose tasks have this share's device, and no share of it.
+    /// A start of another job whose tasks have a device of this share's, and no share of it.
     pub(super) fn without_share(&self, share: &Share) -> Option<JobStart> {
-        let here = self.sampler.on_device(&share.gres_type);
-        here.into_iter().find(|start| start.job_id != share.start.job_id && self.node.share(*start).is_none())
+        let here = share.gres_types.iter().flat_map(|own| self.sampler.on_device(own));
+        let mut others = here.filter(|start| start.job_id != share.start.job_id);
+        others.find(|start| self.node.share(*start).is_none())
     }
 
     /// A start begins that has no instance of this device, which is cut: what those have left who are over goes at once, and not

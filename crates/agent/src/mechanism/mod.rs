@@ -143,9 +143,9 @@ impl Mechanisms {
     /// The node has these too: as with all of them when the agent begins.
     pub fn take_up(&mut self, devices: &[DeviceDescription], shares: &[Share]) {
         for device in devices {
-            let is_held = shares
-                .iter()
-                .any(|share| share.mechanism() == device.mechanism && share.gres_type == device.gres_type);
+            let is_held = shares.iter().any(|share| {
+                share.mechanism() == device.mechanism && share.gres_types.contains(&device.gres_type)
+            });
             if device.mechanism.is_set_up() && !is_held {
                 self.draining.insert(device.gres_type.clone(), Undo::default());
             }
@@ -370,7 +370,7 @@ impl Mechanisms {
         let mig = &self.mig;
         try_due(&mut self.untidy, devices, "what is left of a tenant at an MPS daemon", |device| {
             let Some(control) = backend.mps() else { return Ok(()) };
-            let on_it = shares.iter().filter(|share| share.gres_type == device.gres_type);
+            let on_it = shares.iter().filter(|share| share.gres_types.contains(&device.gres_type));
             let (inside, whole): (Vec<&Share>, Vec<&Share>) =
                 on_it.partition(|share| share.mechanism().has_instances());
             daemon::tidy(control, &Served::device(device), &whole)?;

@@ -62,7 +62,7 @@ fn directory_name(gres_type: &GresType, slot: Option<Slot>) -> String {
 /// The same of the daemon whose clients a share's processes are, if they are any's.
 pub(crate) fn directory_name_of(share: &Share) -> Option<String> {
     let has_daemon = share.mechanism().has_daemon();
-    has_daemon.then(|| directory_name(&share.gres_type, share.sharing.mig_slot()))
+    has_daemon.then(|| directory_name(share.gres_types.first(), share.sharing.mig_slot()))
 }
 
 /// Where a daemon and its clients meet. `slot`: of the instance that it serves.

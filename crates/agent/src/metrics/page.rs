@@ -78,7 +78,7 @@ fn device(page: &mut Page, snapshot: &Snapshot<'_>, device: &DeviceDescription, 
     }
     page.count(&f::READ_ERRORS, &place, seen.read_errors);
     let own: Vec<&Share> =
-        snapshot.shares.iter().filter(|share| share.gres_type == device.gres_type).collect();
+        snapshot.shares.iter().filter(|share| share.gres_types.contains(&device.gres_type)).collect();
     // In instances several share one where the device has MPS.
     let cut = device.geometry.iter().flat_map(|_| {
         let together = device.mechanism.has_daemon().then_some(Mechanism::MigMps);

@@ -41,7 +41,7 @@ async fn cost() {
     for device in 0..8 {
         for job in [1 + device * 2, 2 + device * 2] {
             let gres_type = GresType::new(format!("g{device}"));
-            scheduler.prepare(Share { gres_type, ..share(job, Mechanism::Mps) }).await;
+            scheduler.prepare(Share { gres_types: gres_type.into(), ..share(job, Mechanism::Mps) }).await;
             assert_eq!(scheduler.result(start(job)).await.error, None);
             tasks.push(node.start_task(job, device, Some("yes")));
         }

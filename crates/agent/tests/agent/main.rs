@@ -47,7 +47,7 @@ fn share(job: u32, mechanism: Mechanism) -> Share {
         decision_id: DecisionId(u64::from(job) + 100),
         start: start(job),
         uid: UserId(0),
-        gres_type: GresType::new("g1"),
+        gres_types: GresType::new("g1").into(),
         sharing: Sharing::by(mechanism, Some(Fraction::clamped(0.6)), Some(2)),
         shards: Shards::try_new(60).expect("in range"),
     }
@@ -271,7 +271,7 @@ async fn what_cannot_be_set_up_is_an_answer() {
             .await
             .is_some_and(|it| it.contains("can be shared by ccs, not by mps"))
     );
-    let nowhere = Share { gres_type: GresType::new("g9"), ..share(4, Mechanism::TimeSliced) };
+    let nowhere = Share { gres_types: GresType::new("g9").into(), ..share(4, Mechanism::TimeSliced) };
     assert!(error(nowhere).await.is_some_and(|it| it.contains("has no device g9")));
     scheduler.revoke(DecisionId(101), start(1)).await;
     eventually("the share to be taken back", || scheduler.is_revoked(start(1))).await;

@@ -80,7 +80,7 @@ async fn what_it_is_ordered_to_share_it_refuses() {
         decision_id: DecisionId(1),
         start: start(5),
         uid: UserId(0),
-        gres_type: GresType::new("g1"),
+        gres_types: GresType::new("g1").into(),
         sharing: Sharing::by(pillion_core::device::Mechanism::Mps, None, None),
         shards: Shards::try_new(60).expect("in range"),
     };

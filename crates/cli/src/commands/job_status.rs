@@ -4,7 +4,7 @@ use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
-use pillion_api::{JobRequest, JobResponse, JobStatus};
+use pillion_api::{Decision, JobRequest, JobResponse, JobStatus};
 use pillion_core::SlurmJobId;
 use pillion_core::units::keeps_promise;
 
@@ -105,6 +105,10 @@ pub(super) fn say(lines: &mut Vec<String>, name: &str, value: Option<String>) {
 /// What it may use of its device: cap, mode, shards, memory; `None` where nothing was decided.
 pub(super) fn share(status: &JobStatus) -> Option<String> {
     let member = status.member()?;
+    let device_count = status.decision.as_ref().map_or(1, Decision::device_count);
+    if device_count > 1 {
+        return Some(format!("all of {device_count} GPUs, which it shares with nobody"));
+    }
     let mut parts = vec![format!("{} of 100 shards booked", member.shards)];
     parts.extend(member.mig_slot.as_ref().map(|slot| format!("the MIG instance {slot}")));
     match (member.cap_fraction, member.ccs_mode) {

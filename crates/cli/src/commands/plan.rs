@@ -131,7 +131,7 @@ fn start_line(pairing: &Pairing, member: &Member) -> Vec<String> {
         member.start.job_id.to_string(),
         "starts".to_owned(),
         pairing.node.to_string(),
-        pairing.gres_type.to_string(),
+        pairing.gres_types.to_string(),
         pairing.device_model.clone(),
         pairing.mechanism().to_string(),
         role.unwrap_or_default(),

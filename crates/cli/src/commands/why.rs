@@ -48,7 +48,7 @@ fn lines(status: &JobStatus) -> Vec<String> {
 fn heading(status: &JobStatus) -> String {
     let id = job_id(status);
     let place = match (&status.node, &status.decision) {
-        (Some(node), Some(decision)) => format!(" on {node}, GPU {}", decision.gres_type),
+        (Some(node), Some(decision)) => format!(" on {node}, {}", decision.gpus()),
         (Some(node), None) => format!(" on {node}"),
         _ => String::new(),
     };
@@ -78,7 +78,8 @@ fn shared(status: &JobStatus) -> Option<String> {
         return is_over.then(|| "not known: nothing was measured of this run".to_owned());
     };
     if fraction == 0.0 {
-        return Some("no: it had its GPU to itself".to_owned());
+        let is_wide = status.decision.as_ref().is_some_and(|decision| decision.device_count() > 1);
+        return Some(format!("no: it had its {} to itself", if is_wide { "GPUs" } else { "GPU" }));
     }
     let others = match status.neighbour_count {
         0 | 1 => "one other job".to_owned(),

@@ -183,6 +183,7 @@ fn job(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32) -> WaitingJob {
         use_beyond_fraction: 0.0,
         isolation: pillion_core::isolation::Isolation::Shared,
         gpu_type: None,
+        device_count: 1,
         cpus: [4, 6, 8, 12][of % 4],
         memory_mib: 16 << 10,
         features: Vec::new(),

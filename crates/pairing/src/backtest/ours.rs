@@ -119,6 +119,7 @@ fn job(backtest: &Backtest<'_>, book: &ProfileBook, id: u32, workload: &Workload
         use_beyond_fraction: 0.0,
         isolation: Isolation::Shared,
         gpu_type: None,
+        device_count: 1,
         cpus: 0,
         memory_mib: 0,
         features: Vec::new(),

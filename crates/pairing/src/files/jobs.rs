@@ -75,6 +75,7 @@ pub(super) fn read_queue(
             isolation: Isolation::Shared,
             workload: job.workload,
             gpu_type: None,
+            device_count: 1,
             cpus: 0,
             memory_mib: 0,
             features: Vec::new(),

@@ -139,7 +139,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
             (0..start.jobs.len()).map(|index| self.member(start, index, tenants_before + index, &shares));
         Pairing {
             node: device.node.clone(),
-            gres_type: device.gres_type.clone(),
+            gres_types: device.gres_type.clone().into(),
             device_model: device.model.clone(),
             joins: device.tenants.first().filter(|_| start.is_join).and_then(|host| host.group),
             members: members.collect(),

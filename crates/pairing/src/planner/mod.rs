@@ -1,4 +1,5 @@
-//! From a snapshot of the cluster to a plan, in six steps, each a folder or a file of that name:
+//! From a snapshot of the cluster to a plan, in six steps, each a folder or a file of that name; before them jobs of several devices
+//! are given theirs ([`wide`]), and the rest is planned as if there were no others:
 //!
 //! 1. [`classes`]: what is alike becomes one. Thousands of jobs fall into classes, devices into kinds and places, so that what
 //!    follows grows with the workloads and not with the queue.
@@ -35,6 +36,7 @@ mod tests;
 mod trial;
 mod tries;
 mod verdicts;
+mod wide;
 
 pub use admit::{OBSERVED_PEAK_RATIO, known, memory_need};
 pub use first_run::may_be_joined as may_join_first_run;
@@ -54,17 +56,22 @@ use considered::Considered;
 /// Each waiting job stands exactly once, in `pairings` or in `left_waiting`. Pure and deterministic: equal input gives an
 /// equal plan.
 pub fn plan(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) -> Plan {
-    // 1. What is alike.
-    let context = PlanContext::new(view, model, policy);
-    plan_in(&Evaluator::new(&context), false)
+    wide::plan_around(view, model.name(), |view| {
+        // 1. What is alike.
+        let context = PlanContext::new(view, model, policy);
+        plan_in(&Evaluator::new(&context), false)
+    })
 }
 
 /// The pairings of [`plan`] without what explains them to people: no partners that were considered, and nothing of who is left
 /// waiting. For whoever plans a hundred thousand times and reads none of it.
 pub fn pairings(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) -> Vec<Pairing> {
     let model = Unexplained(model);
-    let context = PlanContext::new(view, &model, policy);
-    plan_in(&Evaluator::new(&context), true).pairings
+    let plan = wide::plan_around(view, model.name(), |view| {
+        let context = PlanContext::new(view, &model, policy);
+        plan_in(&Evaluator::new(&context), true)
+    });
+    plan.pairings
 }
 
 /// A model that does not say what made its estimates, which are the same.
@@ -104,10 +111,15 @@ pub(crate) fn plan_with_considered(
     model: &dyn InterferenceModel,
     policy: &Policy,
 ) -> (Plan, Vec<Considered>) {
-    let context = PlanContext::new(view, model, policy);
-    let evaluator = Evaluator::new(&context);
-    let plan = plan_in(&evaluator, false);
-    (plan, considered::considered(&evaluator))
+    let mut all = Vec::new();
+    let plan = wide::plan_around(view, model.name(), |view| {
+        let context = PlanContext::new(view, model, policy);
+        let evaluator = Evaluator::new(&context);
+        let plan = plan_in(&evaluator, false);
+        all.extend(considered::considered(&evaluator));
+        plan
+    });
+    (plan, all)
 }
 
 fn plan_in(evaluator: &Evaluator<'_, '_>, is_brief: bool) -> Plan {

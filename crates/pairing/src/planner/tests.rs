@@ -464,6 +464,6 @@ fn each_kind_of_device_is_planned_by_its_own_profiles() {
     let waiting = vec![job(1, "light"), job(2, "light"), job(3, "heavy")];
     let plan = planned(&view(vec![other, device("g1", Mps)], waiting));
     assert_eq!(groups(&plan), [vec![1, 2], vec![3]]);
-    assert_eq!([plan.pairings[0].gres_type.as_str(), plan.pairings[1].gres_type.as_str()], ["g1", "g0"]);
+    assert_eq!([0, 1].map(|at| plan.pairings[at].gres_types.to_string()), ["g1", "g0"]);
     assert_eq!(reason(&plan, 3), Reason::UnknownWorkload);
 }

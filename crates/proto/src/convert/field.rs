@@ -1,6 +1,7 @@
 //! One field at a time: numbers into units, text into identifiers, each error naming its field.
 
 use pillion_core::device::{Mechanism, UnknownMechanism};
+use pillion_core::gres_types::InvalidGresTypes;
 use pillion_core::ids::{InvalidJobId, InvalidJobStart};
 use pillion_core::mig::{InvalidGeometry, InvalidMigProfile, InvalidSlot};
 use pillion_core::share::InvalidSharing;
@@ -24,6 +25,12 @@ pub enum InvalidField {
     /// Text that must not be empty.
     #[error("{0} is empty")]
     Empty(&'static str),
+    /// Devices that no job can have together.
+    #[error(transparent)]
+    Devices(#[from] InvalidGresTypes),
+    /// A part of each of several devices.
+    #[error("a share of {0} is of parts of several devices; a job of several has all of each")]
+    PartsOfSeveral(String),
     /// Text that is no name.
     #[error("{field} is '{text}'; allowed are letters, digits and ._-+:/, at most 128")]
     Name {

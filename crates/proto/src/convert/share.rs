@@ -2,11 +2,12 @@
 
 use super::field::{self, InvalidField};
 use crate::v1 as wire;
+use pillion_core::device::Mechanism;
 use pillion_core::report::ShareResult;
 use pillion_core::share::{InvalidSharing, Share, Sharing, SharingColumns};
 use pillion_core::text::quoted;
 use pillion_core::units::OutOfRange;
-use pillion_core::{DecisionId, Fraction, GresType, JobStart, Shards, UserId};
+use pillion_core::{DecisionId, Fraction, GresType, GresTypes, JobStart, Shards, UserId};
 
 /// A share that cannot be.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -54,7 +55,7 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
         decision_id: DecisionId(decision_id),
         start: field::start(&job_id, restart_count)?,
         uid: UserId(uid),
-        gres_type: GresType(field::name("gres_type", gres_type)?),
+        gres_types: checked_devices(&gres_type, &mechanism, shards)?,
         sharing: Sharing::try_from(SharingColumns {
             mechanism: Some(field::mechanism(&mechanism)?),
             cap_fraction: field::fraction("cap_fraction", cap_fraction)?,
@@ -68,6 +69,18 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
     })
 }
 
+/// Whoever has several devices has all of each.
+fn checked_devices(text: &str, mechanism: &str, shards: u32) -> Result<GresTypes, InvalidField> {
+    let each = text.split(',').map(|one| field::name("gres_type", one.to_owned()).map(GresType));
+    let all = GresTypes::try_new(each.collect::<Result<_, _>>()?)?;
+    if all.count() > 1
+        && (mechanism != Mechanism::TimeSliced.as_str() || shards != u32::from(Shards::ALL.count()))
+    {
+        return Err(InvalidField::PartsOfSeveral(quoted(text)));
+    }
+    Ok(all)
+}
+
 fn checked_shards(count: u32) -> Result<Shards, InvalidField> {
     u8::try_from(count).ok().and_then(|count| Shards::try_new(count).ok()).ok_or(InvalidField::Range {
         field: "shards",
@@ -77,7 +90,7 @@ fn checked_shards(count: u32) -> Result<Shards, InvalidField> {
 
 impl From<Share> for wire::PrepareShare {
     fn from(share: Share) -> Self {
-        let Share { decision_id, start, uid, gres_type, sharing, shards } = share;
+        let Share { decision_id, start, uid, gres_types, sharing, shards } = share;
         let SharingColumns { mechanism: _, cap_fraction, ccs_mode, memory_limit_bytes, mig_slot } =
             sharing.into();
         Self {
@@ -85,7 +98,7 @@ impl From<Share> for wire::PrepareShare {
             job_id: start.job_id.to_string(),
             restart_count: start.restart_count,
             uid: uid.0,
-            gres_type: gres_type.0,
+            gres_type: gres_types.to_string(),
             mechanism: sharing.mechanism().to_string(),
             cap_fraction: cap_fraction.map(Fraction::value),
             ccs_mode: ccs_mode.map(u32::from),

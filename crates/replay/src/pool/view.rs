@@ -207,6 +207,7 @@ impl Pool<'_> {
             use_beyond_fraction: 0.0,
             isolation: Isolation::Shared,
             gpu_type: Some(self.setting.gpu_types[self.work.kind(job).gpu_type as usize].name.clone()),
+            device_count: 1,
             cpus: job.cpus,
             memory_mib: job.memory_mib,
             features: Vec::new(),

@@ -74,8 +74,10 @@ pub struct Input {
     pub until_seconds: f64,
     /// GPU-hours of all of them.
     pub gpu_hours: f64,
-    /// GPU-hours of jobs of one GPU on one node: others are not shared.
+    /// GPU-hours of jobs of one GPU: others are not shared.
     pub one_gpu_hours: f64,
+    /// GPU-hours of jobs of several GPUs of one node: they can be in the pool, and have them whole.
+    pub wide_gpu_hours: f64,
     /// Types of GPU whose memory nobody knows: nobody shares them here.
     pub gpu_types_without_memory: Vec<String>,
     /// Whether workloads of one name are told apart by their command lines.
@@ -305,6 +307,10 @@ impl Replay {
             until_seconds: seconds(until),
             gpu_hours: jobs().map(crate::jobs::Job::gpu_hours).sum(),
             one_gpu_hours: jobs().filter(|job| job.gpus == 1).map(crate::jobs::Job::gpu_hours).sum(),
+            wide_gpu_hours: jobs()
+                .filter(|job| job.gpus > 1 && job.nodes == 1)
+                .map(crate::jobs::Job::gpu_hours)
+                .sum(),
             gpu_types_without_memory: self.types_without_memory(),
             has_submit_lines: self.accounting.has_submit_lines,
         }

@@ -66,7 +66,7 @@ impl Credit {
         });
         context.board_mut().amiss.overrun.retain(|(node, gres_type), group| {
             active.iter().any(|decision| {
-                decision.group == *group && (&decision.node, &decision.gres_type) == (node, gres_type)
+                decision.group == *group && decision.places().any(|place| place == (node, gres_type))
             })
         });
         self.forget_strains(&active);
@@ -173,8 +173,9 @@ pub(crate) fn shared_devices(active: &[Decision]) -> BTreeMap<Place, Vec<(&Decis
         for member in decision.members.iter().filter(|member| {
             member.state == MemberState::Running && !member.plan.sharing.mechanism().has_instances()
         }) {
-            let place = (decision.node.clone(), decision.gres_type.clone());
-            devices.entry(place).or_default().push((decision, member));
+            for (node, gres_type) in decision.places() {
+                devices.entry((node.clone(), gres_type.clone())).or_default().push((decision, member));
+            }
         }
     }
     devices.retain(|_, tenants| tenants.len() > 1);

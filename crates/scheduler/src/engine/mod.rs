@@ -273,14 +273,17 @@ impl Engine {
     }
 }
 
-/// Whether something happened since the scan that was planned on which makes this pairing wrong: its device was given more
+/// Whether something happened since the scan that was planned on which makes this pairing wrong: one of its devices was given more
 /// (by Slurm itself, to a job whose begin time came), or one of its jobs does not wait any more. The others still hold.
 fn is_overtaken(pairing: &Pairing, planned_on: &Scan, newest: &Scan) -> bool {
-    let [before, now] = [planned_on, newest].map(|scan| {
+    let used = |scan: &Scan, gres_type: &GresType| {
         let node = scan.node(&pairing.node)?;
-        node.shards.get(&pairing.gres_type).map(|(_, used)| *used)
+        node.shards.get(gres_type).map(|(_, used)| *used)
+    };
+    let is_fuller = pairing.gres_types.iter().any(|gres_type| {
+        let [before, now] = [planned_on, newest].map(|scan| used(scan, gres_type));
+        now.zip(before).is_none_or(|(now, before)| now > before)
     });
-    let is_fuller = now.zip(before).is_none_or(|(now, before)| now > before);
     is_fuller
         || !pairing.members.iter().all(|member| {
             let job = newest.jobs.get(&member.start.job_id);
@@ -321,7 +324,7 @@ impl<'a> Known<'a> {
 
     /// What was seen of the first run that runs where this pairing goes.
     fn first_run_on(&self, pairing: &Pairing) -> Option<Box<FirstRun>> {
-        let first = self.first_runs.get(&(&pairing.node, &pairing.gres_type))?;
+        let first = self.first_runs.get(&(&pairing.node, pairing.gres_types.first()))?;
         Some(Box::new(FirstRun::clone(first)))
     }
 }
@@ -346,7 +349,7 @@ fn new_decision(pairing: &Pairing, known: &Known<'_>) -> NewDecision {
     });
     NewDecision {
         node: pairing.node.clone(),
-        gres_type: pairing.gres_type.clone(),
+        gres_types: pairing.gres_types.clone(),
         device_model: pairing.device_model.clone(),
         joins: pairing.joins,
         gain: pairing.gain,

@@ -88,9 +88,11 @@ pub(super) fn tenants(decisions: &[Decision]) -> BTreeMap<JobStart, Tenant> {
         for member in there {
             let tenant = Tenant { node: decision.node.clone(), uid: member.plan.uid };
             let sharing = member.plan.sharing;
-            let place = (&decision.node, &decision.gres_type, sharing.mig_slot());
             let has_daemon = sharing.mechanism().has_daemon();
-            devices.entry(place).or_default().push((member.plan.start, tenant, has_daemon));
+            for (node, gres_type) in decision.places() {
+                let place = (node, gres_type, sharing.mig_slot());
+                devices.entry(place).or_default().push((member.plan.start, tenant.clone(), has_daemon));
+            }
         }
     }
     let shared = devices.into_values().filter(|here| here.len() > 1).flatten();

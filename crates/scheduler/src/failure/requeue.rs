@@ -288,14 +288,14 @@ pub(crate) fn comes_back_alone(job: &Job) -> bool {
         .is_some_and(|mark| mark.lease_epoch.is_some() && mark.lease_restart_count == Some(job.restart_count))
 }
 
-/// Whether somebody else is on the device of this start, or about to be.
+/// Whether somebody else is on a device of this start, or about to be.
 pub(crate) fn has_company(start: JobStart, decisions: &[Decision]) -> bool {
     let Some(own) = decisions.iter().find(|decision| starts_there(decision).any(|there| there == start))
     else {
         return false;
     };
     let mut here =
-        decisions.iter().filter(|other| (&other.node, &other.gres_type) == (&own.node, &own.gres_type));
+        decisions.iter().filter(|other| other.places().any(|place| own.places().any(|own| own == place)));
     here.any(|decision| starts_there(decision).any(|there| there != start))
 }
 

@@ -129,7 +129,7 @@ impl World {
     async fn run_under_a_decision(&self) {
         use MemberState::{Ended, Planned, Released, Running};
         let members = vec![member(MemberState::Planned).plan];
-        let new = NewDecision { gres_type: GresType::new("g1"), ..new_decision(members) };
+        let new = NewDecision { gres_types: GresType::new("g1").into(), ..new_decision(members) };
         let id = self.store.commit_plan(Revision(0), &[new], at(ENDED - 110)).await.unwrap()[0];
         for (from, to) in [(Planned, Released), (Released, Running), (Running, Ended)] {
             let step = pillion_store::MemberStep { decision_id: id, start: start(), from, to, at: at(ENDED) };

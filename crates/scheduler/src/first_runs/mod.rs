@@ -114,11 +114,11 @@ fn joined_first_runs(active: &[Decision]) -> impl Iterator<Item = (JobStart, Fir
 fn first_runs(active: &[Decision]) -> BTreeMap<Place, (&Decision, &Member)> {
     let mut tenants: BTreeMap<Place, Vec<(&Decision, &Member)>> = BTreeMap::new();
     for decision in active {
+        // Whoever has several devices is joined by nobody.
+        let Some(only) = decision.gres_types.only() else { continue };
         for member in decision.members.iter().filter(|member| member.state == MemberState::Running) {
-            tenants
-                .entry((decision.node.clone(), decision.gres_type.clone()))
-                .or_default()
-                .push((decision, member));
+            let place = (decision.node.clone(), only.clone());
+            tenants.entry(place).or_default().push((decision, member));
         }
     }
     let hosts = tenants.into_iter().filter_map(|(place, tenants)| {

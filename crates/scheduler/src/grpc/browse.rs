@@ -249,7 +249,7 @@ fn device_row(spot: &Spot<'_>, there: &There, shown: Shown) -> api::ClusterDevic
     let (node, gres_type) = spot.place();
     let tenants = there.tenants.iter();
     let tenants: Vec<&Tenant> =
-        tenants.filter(|tenant| tenant.node == *node && tenant.gres_type == *gres_type).collect();
+        tenants.filter(|tenant| tenant.node == *node && tenant.gres_types.contains(gres_type)).collect();
     // What a device does shows what everybody on it does, and of a job that Slurm itself put there nobody of us knows.
     let is_own = !tenants.is_empty() && tenants.iter().all(|tenant| caller.may_see(tenant.uid));
     let is_shown = caller.is_operator || is_own;

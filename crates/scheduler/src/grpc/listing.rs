@@ -13,7 +13,7 @@ use pillion_core::health::DeviceFault;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::text::quoted;
-use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
+use pillion_core::{DecisionId, GresTypes, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::mig::SliceRecord;
 use pillion_pairing::{Plan, Policy, Role};
 use pillion_slurm::{Job, JobState};
@@ -49,7 +49,7 @@ pub(super) fn decision(
         group_id: decision.group.0,
         state: decision.state.to_string(),
         node: decision.node.to_string(),
-        gres_type: decision.gres_type.to_string(),
+        gres_type: decision.gres_types.to_string(),
         device_model: decision.device_model.clone(),
         mechanism: decision.mechanism().to_string(),
         created_at_seconds: decision.created_at.seconds(),
@@ -332,7 +332,7 @@ pub(super) fn queue_row(
         Some(Placement {
             decision_id: decision.id,
             node: decision.node.clone(),
-            gres_type: decision.gres_type.clone(),
+            gres_types: decision.gres_types.clone(),
             state: member.state,
         })
     });
@@ -343,7 +343,7 @@ pub(super) fn queue_row(
 struct Placement {
     decision_id: DecisionId,
     node: NodeName,
-    gres_type: GresType,
+    gres_types: GresTypes,
     state: MemberState,
 }
 
@@ -352,7 +352,7 @@ impl From<&Tenant> for Placement {
         Self {
             decision_id: tenant.decision_id,
             node: tenant.node.clone(),
-            gres_type: tenant.gres_type.clone(),
+            gres_types: tenant.gres_types.clone(),
             state: tenant.state,
         }
     }
@@ -372,7 +372,7 @@ fn queue_job(
     let is_visible = shown.caller.may_see(job.uid);
     let mark = mark_of(job)?;
     let (state, reason) = match placement {
-        Some(Placement { decision_id, node, gres_type, state }) => {
+        Some(Placement { decision_id, node, gres_types: gres_type, state }) => {
             (state.to_string(), format!("decision {decision_id} on {node} {gres_type}"))
         }
         None if mark.alone => ("alone".to_owned(), "runs alone as soon as Slurm finds a free GPU".to_owned()),

@@ -46,7 +46,9 @@ pub(super) fn rows<'a>(sources: &Sources<'a>) -> Vec<Row<'a>> {
     for decision in sources.decisions {
         let there = decision.members.iter().filter(|member| is_there(member));
         let there = there.map(|member| (decision, member));
-        tenants.entry((&decision.node, &decision.gres_type)).or_default().extend(there);
+        for place in decision.places() {
+            tenants.entry(place).or_default().extend(there.clone());
+        }
     }
     let spots = device_status::spots(&device_status::Sources {
         agents: sources.agents,

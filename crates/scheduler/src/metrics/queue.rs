@@ -95,7 +95,7 @@ fn sharing(active: &[Decision]) -> BTreeMap<Mechanism, (u64, u64)> {
         let running = decision.members.iter().filter(|member| member.state == MemberState::Running).count();
         let mechanism = decision.mechanism();
         let group = (!mechanism.meets_nobody()).then_some(decision.group);
-        let key = (&decision.node, &decision.gres_type, group);
+        let key = (&decision.node, decision.gres_types.first(), group);
         groups.entry(key).or_insert((mechanism, 0)).1 += running as u64;
     }
     let mut sharing = BTreeMap::new();

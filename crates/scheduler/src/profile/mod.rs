@@ -203,6 +203,9 @@ impl Profile {
 
 /// Why a run tells nothing of how its workload runs alone; `None` where it does.
 fn obstacle(run: &MeasuredRun) -> Option<&'static str> {
+    if run.is_told_by_another() {
+        return Some("what it teaches is taken from the first of its GPUs");
+    }
     // One that could use only a part of a card is not how the workload runs alone.
     let was_parted = run.own_member().is_some_and(|member| member.plan.sharing.is_of_a_part());
     if was_parted {

@@ -144,8 +144,9 @@ impl Scene<'_> {
     }
 
     fn device(&self, pairing: &Pairing) -> Option<&DeviceView> {
-        let here =
-            |device: &&DeviceView| device.node == pairing.node && device.gres_type == pairing.gres_type;
+        let here = |device: &&DeviceView| {
+            device.node == pairing.node && pairing.gres_types.contains(&device.gres_type)
+        };
         self.view.devices.iter().find(here)
     }
 
@@ -179,7 +180,7 @@ impl Scene<'_> {
             group: member.start,
             is_with_host: false,
             node: pairing.node.clone(),
-            gres_type: pairing.gres_type.clone(),
+            gres_type: pairing.gres_types.first().clone(),
             device_model: pairing.device_model.clone(),
             device_memory_bytes: device.map_or(0, |device| device.memory_bytes),
             beside: Vec::new(),
@@ -195,7 +196,7 @@ impl Scene<'_> {
     /// one of them is not there any more, and the next look is the retry.
     fn shared(&self, pairing: &Pairing, seats: &[Seat<'_>]) -> Option<Vec<ShadowDecision>> {
         let device = self.device(pairing)?;
-        let place: Place = (pairing.node.clone(), pairing.gres_type.clone());
+        let place: Place = (pairing.node.clone(), pairing.gres_types.first().clone());
         let seated = seats.iter().find(|seat| seat.place == place).map(|seat| seat.decision.group);
         let group = seated.or_else(|| pairing.members.first().map(|host| host.start))?;
         let mut starts: Vec<JobStart> = Vec::new();

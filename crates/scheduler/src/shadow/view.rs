@@ -254,7 +254,7 @@ fn decision(seat: &Seat<'_>, numbers: &BTreeMap<JobStart, u64>) -> Decision {
         state: DecisionState::Released,
         created_at: own.decided_at,
         node: seat.place.0.clone(),
-        gres_type: seat.place.1.clone(),
+        gres_types: seat.place.1.clone().into(),
         device_model: own.device_model.clone(),
         gain: own.gain,
         trial: None,

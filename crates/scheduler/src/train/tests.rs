@@ -252,6 +252,7 @@ fn view() -> ClusterView {
         use_beyond_fraction: 0.0,
         isolation: pillion_core::isolation::Isolation::Shared,
         gpu_type: None,
+        device_count: 1,
         cpus: 1,
         memory_mib: 1,
         features: Vec::new(),

@@ -178,7 +178,7 @@ fn bounded(active: &[Decision]) -> BTreeMap<JobStart, (Place, &Member)> {
         for member in decision.members.iter().filter(|member| member.state == MemberState::Running) {
             let sharing = member.plan.sharing;
             if sharing.mig_slot().is_some() || sharing.memory_limit_bytes().is_some() {
-                let place = (decision.node.clone(), decision.gres_type.clone());
+                let place = (decision.node.clone(), decision.gres_types.first().clone());
                 found.insert(member.plan.start, (place, member));
             }
         }

@@ -141,8 +141,11 @@ fn device_view(
     book: &ProfileBook,
     sources: Sources<'_>,
 ) -> DeviceView {
-    let here: Vec<Tenancy<'_>> =
-        on_node.iter().filter(|(decision, _)| decision.gres_type == device.gres_type).copied().collect();
+    let here: Vec<Tenancy<'_>> = on_node
+        .iter()
+        .filter(|(decision, _)| decision.gres_types.contains(&device.gres_type))
+        .copied()
+        .collect();
     let (mut booked, mut unbooked) = (0, 0);
     for (_, member) in &here {
         let sum = if is_booked(sources.scan, member.plan.start.job_id) { &mut booked } else { &mut unbooked };
@@ -283,6 +286,7 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         owes_runs: sources.owed.get(&job.uid).copied().unwrap_or(0),
         isolation: mark.isolation,
         gpu_type: asked_gpu_type(&mark.original_gres),
+        device_count: u8::try_from(mark.device_count()).unwrap_or(u8::MAX),
         cpus: job.cpus,
         memory_mib: job.memory_mib,
         features: job.features.split('&').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
@@ -293,16 +297,15 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
     })
 }
 
-/// Jobs that Slurm itself starts on a whole device as soon as it can.
+/// Jobs that Slurm itself starts on a whole device, or on several, as soon as it can.
 fn alone_claims(planned: &BTreeSet<SlurmJobId>, scan: &Scan) -> Vec<AloneClaim> {
     let mut claims = Vec::new();
     for job in scan.jobs.values().filter(|job| job.state == JobState::Pending) {
-        if mark_of(job).is_some_and(|mark| mark.alone)
-            && !planned.contains(&job.id)
-            && job.eligible_at.is_none_or(|at| at <= scan.at)
-            && held_reason(job, scan).is_none()
-        {
-            claims.push(AloneClaim { job_id: job.id, required_nodes: job.required_nodes.clone() });
+        let Some(mark) = mark_of(job).filter(|mark| mark.alone) else { continue };
+        let is_eligible = job.eligible_at.is_none_or(|at| at <= scan.at) && held_reason(job, scan).is_none();
+        if is_eligible && !planned.contains(&job.id) {
+            let (required_nodes, gres_types) = (job.required_nodes.clone(), mark.fallback.clone());
+            claims.push(AloneClaim { job_id: job.id, required_nodes, gres_types });
         }
     }
     claims
@@ -315,8 +318,8 @@ pub fn occupants(scan: &Scan, decisions: &[Decision]) -> Vec<pillion_core::invar
     scan.jobs
         .values()
         .filter(|job| matches!(job.state, JobState::Running | JobState::Suspended))
-        .filter_map(|job| {
-            let (gres_type, shards) = job.shards()?;
+        .flat_map(|job| job.shards().map(move |shards| (job, shards)))
+        .filter_map(|(job, (gres_type, shards))| {
             // One that Slurm started by itself holds a whole device that only Slurm knows, whatever was planned for it.
             let gres_type: GresType = gres_type?;
             let decision = planned.get(&job.start());

@@ -2,6 +2,8 @@
 //! alone, because they must be measured or leave room for nobody, has a budget for that: what is beyond it comes after everybody
 //! else's. So new names and wishes for a whole device take no pool from those who share it; where nobody else waits they
 //! cost nothing. Whether somebody could come beside a job is the planner's to say (`leaves_room`), not a number's.
+//!
+//! Jobs of several devices keep Slurm's order whatever they hold: they are shared by nobody, and are promised nothing but that.
 
 use super::request::{asked_gpu_type, gpu_type_names, promise};
 use super::sources::{Sources, active_members};
@@ -28,7 +30,8 @@ pub(super) fn ordered<'a>(mut jobs: Vec<&'a Job>, sources: Sources<'_>) -> Vec<&
     let mut held = known.held_alone();
     let (mut within, mut beyond) = (Vec::with_capacity(jobs.len()), Vec::new());
     for job in jobs {
-        if known.must_be_alone(job) || sources.owed.contains_key(&job.uid) {
+        let is_wide = mark_of(job).is_some_and(|mark| mark.device_count() > 1);
+        if !is_wide && (known.must_be_alone(job) || sources.owed.contains_key(&job.uid)) {
             let count = held.entry(job.uid).or_default();
             *count += 1;
             if *count > sources.alone_devices_max {
@@ -71,15 +74,17 @@ impl<'a> Known<'a> {
     fn held_alone(&self) -> BTreeMap<UserId, u32> {
         let mut tenant_counts: BTreeMap<(&NodeName, &GresType), u32> = BTreeMap::new();
         for (decision, _) in active_members(self.sources.decisions) {
-            *tenant_counts.entry((&decision.node, &decision.gres_type)).or_default() += 1;
+            for place in decision.places() {
+                *tenant_counts.entry(place).or_default() += 1;
+            }
         }
         // Under a cap somebody is alone to be measured, whatever its shards say.
         let mut held = BTreeMap::new();
         for (decision, Member { plan, .. }) in active_members(self.sources.decisions) {
             let is_measured = plan.estimate.is_none() && plan.sharing.cap().is_some();
-            let is_single = tenant_counts.get(&(&decision.node, &decision.gres_type)) == Some(&1);
-            if plan.sharing.mechanism().has_instances() {
-                // The rest of the device is for others.
+            let is_single = tenant_counts.get(&(&decision.node, decision.gres_types.first())) == Some(&1);
+            // Of an instance the rest of the device is for others.
+            if plan.sharing.mechanism().has_instances() || decision.gres_types.only().is_none() {
                 continue;
             }
             if plan.role == Role::Alone || is_measured || (is_single && !self.may_be_joined(decision, plan)) {
@@ -93,7 +98,9 @@ impl<'a> Known<'a> {
     fn may_be_joined(&self, decision: &Decision, plan: &NewMember) -> bool {
         let agent = self.sources.agents.get(&decision.node);
         let mut devices = agent.into_iter().flat_map(|agent| &agent.devices);
-        let Some(device) = devices.find(|device| device.gres_type == decision.gres_type) else { return true };
+        let Some(device) = devices.find(|device| decision.gres_types.contains(&device.gres_type)) else {
+            return true;
+        };
         let demands = Demands {
             profile: self.profiles.get(&(&plan.workload, decision.device_model.as_str())).copied(),
             memory_bytes_declared: plan.memory_bytes,

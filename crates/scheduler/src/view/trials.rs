@@ -18,7 +18,9 @@ type Company<'a> = Vec<(&'a Decision, &'a Member)>;
 pub(super) fn book(waiting: &[WaitingJob], own: TrialSources<'_>, sources: Sources<'_>) -> TrialBook {
     let mut places: BTreeMap<(&NodeName, &GresType), Company<'_>> = BTreeMap::new();
     for (decision, member) in active_members(sources.decisions) {
-        places.entry((&decision.node, &decision.gres_type)).or_default().push((decision, member));
+        for place in decision.places() {
+            places.entry(place).or_default().push((decision, member));
+        }
     }
     let mut verdicts = own.history.verdicts.clone();
     verdicts.extend(sources.watched.iter().map(|(key, watched)| (key.clone(), watched.verdict.clone())));

@@ -113,7 +113,7 @@ impl Ledger {
         };
         unknown.retain(|id| {
             let job = scan.jobs.get(id);
-            job.is_some_and(|job| !matches!(job.mark, Ok(None)) || job.shards().is_some())
+            job.is_some_and(|job| !matches!(job.mark, Ok(None)) || job.shards().next().is_some())
         });
         if unknown.is_empty() {
             return Ok(0);

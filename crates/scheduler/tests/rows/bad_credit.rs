@@ -31,7 +31,7 @@ async fn share(world: &World, gres_type: &str, host: u32, joiner: u32) {
         ..member(id, role)
     };
     let pair = NewDecision {
-        gres_type: GresType::new(gres_type),
+        gres_types: GresType::new(gres_type).into(),
         ..decision(vec![of(host, 1000, Role::Host), of(joiner, 1000 + joiner, Role::Joiner)])
     };
     let id = commit(store, &[pair]).await[0];

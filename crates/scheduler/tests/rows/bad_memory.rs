@@ -32,7 +32,7 @@ async fn growing(world: &World, devices: &[&str]) -> Vec<u32> {
         store.record_jobs(&[ended_job(id)], at(80)).await.expect("recorded");
         let sharing = Sharing::Mps { cap: None, memory_limit_bytes: Some(LIMIT_MIB * BYTES_A_MIB) };
         let plan = NewMember { sharing, ..member(id, Role::Host) };
-        let alone = NewDecision { gres_type: GresType::new(*device), ..decision(vec![plan]) };
+        let alone = NewDecision { gres_types: GresType::new(*device).into(), ..decision(vec![plan]) };
         let decided = commit(store, &[alone]).await[0];
         run(store, decided, id).await;
         ids.push(id);

@@ -55,10 +55,12 @@ impl PgStore {
 /// Devices that somebody holds or is about to.
 pub(super) async fn occupancy(conn: &mut PgConnection) -> Result<Vec<Occupancy>, TxError> {
     let rows = sqlx::query!(
-        r#"select decision.node, decision.gres_type, count(*) as "tenant_count!"
-        from pairing_decision as decision join pairing_member as member using (decision_id)
+        r#"select decision.node, device.gres_type as "gres_type!", count(*) as "tenant_count!"
+        from pairing_decision as decision
+        join pairing_member as member using (decision_id)
+        cross join lateral unnest(string_to_array(decision.gres_type, ',')) as device (gres_type)
         where decision.state in ('planned', 'released') and member.active
-        group by decision.node, decision.gres_type"#
+        group by decision.node, device.gres_type"#
     )
     .fetch_all(conn)
     .await?;
@@ -99,7 +101,7 @@ impl TryFrom<TenantRow> for Tenant {
         Ok(Self {
             decision_id: DecisionId(place.number("decision_id", row.decision_id)?),
             node: NodeName(row.node),
-            gres_type: GresType(row.gres_type),
+            gres_types: place.parse("gres_type", &row.gres_type)?,
             job_id: place.parse("job_id", &row.job_id)?,
             uid: UserId(place.number("uid", row.uid)?),
             user: row.user_name,

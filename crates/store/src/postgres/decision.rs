@@ -9,7 +9,7 @@ use super::{PgStore, plan_head};
 use crate::{Decision, DecisionFilter, Decisions, MemberStep, NOBODY_RAN, NewDecision, StoreError};
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
-use pillion_core::{DecisionId, Fraction, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime};
+use pillion_core::{DecisionId, Fraction, JobStart, NodeName, Revision, SlurmJobId, UnixTime};
 use sqlx::PgConnection;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,7 +115,7 @@ impl DecisionRow {
             state: place.parse("state", &self.state)?,
             created_at: unix_time(self.created_at),
             node: NodeName(self.node),
-            gres_type: GresType(self.gres_type),
+            gres_types: place.parse("gres_type", &self.gres_type)?,
             device_model: self.device_model,
             gain: self.gain,
             trial: place.fraction("trial_keep_fraction", self.trial_keep_fraction)?,
@@ -197,6 +197,7 @@ async fn insert(
     let joins: Vec<Option<i64>> = decisions.iter().map(|new| new.joins.map(|id| bigint(id.0))).collect();
     let modes: Vec<Option<i16>> =
         decisions.iter().map(|new| new.sharing().ccs_mode().map(i16::from)).collect();
+    let gres_types: Vec<String> = decisions.iter().map(|new| new.gres_types.to_string()).collect();
     let gains: Vec<f64> = decisions.iter().map(|new| new.gain).collect();
     let trials: Vec<Option<f64>> = decisions.iter().map(|new| new.trial.map(Fraction::value)).collect();
     let first_runs: Vec<Option<String>> =
@@ -216,7 +217,7 @@ async fn insert(
         ids,
         &joins as &[Option<i64>],
         &texts(decisions, |new| new.node.as_str()),
-        &texts(decisions, |new| new.gres_type.as_str()),
+        &gres_types,
         &texts(decisions, |new| &new.device_model),
         &texts(decisions, |new| new.sharing().mechanism().as_str()),
         &modes as &[Option<i16>],

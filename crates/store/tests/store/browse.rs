@@ -34,7 +34,7 @@ pub(crate) async fn who_holds_devices_and_what_came_of_it_is_told(store: Arc<PgS
     assert_eq!(tenants.iter().map(|it| it.job_id).collect::<Vec<_>>(), [plain(1), plain(2), plain(3)]);
     assert_eq!((tenants[0].user.as_deref(), tenants[1].user.as_deref()), (Some("alice"), None));
     assert_eq!((tenants[0].speed_fraction, tenants[0].state), (Some(0.8), MemberState::Running));
-    assert_eq!(tenants[0].gres_type, gres());
+    assert_eq!(tenants[0].gres_types, gres().into());
     assert_eq!(store.tenants(&[NodeName::new("n2")]).await.expect("read"), []);
     let of_jobs = store.tenancies(&[plain(3), plain(2), plain(4)]).await.expect("read");
     assert_eq!(of_jobs, tenants[1..], "the fourth is nowhere");

@@ -235,7 +235,7 @@ async fn a_plan_reads_as_it_was_committed(store: Arc<dyn Store>) {
     assert_eq!((read.trial, before.trial), (trial, None));
     assert_eq!((&read.first_run, before.first_run), (&first_run, None));
     assert_eq!(active[2].first_run, first_run);
-    assert_eq!((read.node, read.gres_type, read.gain), (joiner.node, joiner.gres_type, joiner.gain));
+    assert_eq!((read.node, read.gres_types, read.gain), (joiner.node, joiner.gres_types, joiner.gain));
     assert_eq!(read.members[0].plan, full_member(5));
     assert_eq!(read.members[0].state, MemberState::Planned);
     let read = the(&*store, ids[1]).await;
@@ -498,7 +498,7 @@ async fn odd_texts_survive(store: Arc<dyn Store>) {
     let one = explanation(1, Reason::Held, &odd);
     store.record_explanations(Revision(0), std::slice::from_ref(&one), at(1)).await.expect("recorded");
     assert_eq!(store.explanations(plain(1)).await.expect("read")[0].2, one);
-    let ids = commit(&*store, &[NewDecision { gres_type: GresType::new("g'1"), ..pair(1, 2) }]).await;
+    let ids = commit(&*store, &[NewDecision { gres_types: GresType::new("g'1").into(), ..pair(1, 2) }]).await;
     store.abandon(ids[0], &odd, at(2)).await.expect("abandoned");
     assert_eq!(the(&*store, ids[0]).await.abandoned_reason, Some(odd));
 }

@@ -149,7 +149,7 @@ pub(crate) fn full_member(id: u32) -> NewMember {
 pub(crate) fn decision(members: Vec<NewMember>) -> NewDecision {
     NewDecision {
         node: node(),
-        gres_type: gres(),
+        gres_types: gres().into(),
         device_model: "h100".to_owned(),
         joins: None,
         gain: 0.625,

@@ -56,7 +56,7 @@ pub(super) async fn sheet(ask: &Ask<'_>, id: u64) -> Result<Sheet, Problem> {
 fn facts(decision: &Decision, now: f64) -> Markup {
     html! {
         p.lead {
-            (state(&decision.state)) " On " (node_link(&decision.node)) ", GPU " strong { (decision.gres_type) } " (" (decision.device_model) "), "
+            (state(&decision.state)) " On " (node_link(&decision.node)) ", " strong { (decision.gpus()) } " (" (decision.device_model) "), "
             @match decision.mechanism.as_str() { "none" => "not shared", word => { "shared by " strong { (word) } } }
             "; made " (format::time(decision.created_at_seconds, now))
             @if decision.group_id != decision.decision_id { "; joins " (decision_link(decision.group_id, &format!("decision {}", decision.group_id))) }

@@ -36,7 +36,7 @@ fn lead(job: &JobStatus, row: &QueueJob) -> Markup {
             @if let Some(elapsed) = job.elapsed_seconds() {
                 @if job.ending.is_none() { "; has run for " } @else { "; ran for " } (format::duration(elapsed))
             }
-            @if let Some(node) = &job.node { " on " (node_link(node)) @if let Some(decision) = &job.decision { ", GPU " (decision.gres_type) } }
+            @if let Some(node) = &job.node { " on " (node_link(node)) @if let Some(decision) = &job.decision { ", " (decision.gpus()) } }
             "."
         }
         @if !row.reason.is_empty() { p { "Why it stands there: " (row.reason) } }

@@ -164,11 +164,11 @@ impl FakeSlurm {
         self.world().state(job)
     }
 
-    /// The device whose shards a job holds, also where it did not ask for one by name; `None`: it holds none.
-    pub fn device_of(&self, job: SlurmJobId) -> Option<GresType> {
+    /// The devices whose shards a job holds, also where it did not ask for one by name.
+    pub fn devices_of(&self, job: SlurmJobId) -> Vec<GresType> {
         let world = self.world();
-        let booking = world.records.get(&job)?.booking.as_ref()?;
-        booking.shards.keys().next().cloned()
+        let booking = world.records.get(&job).and_then(|record| record.booking.as_ref());
+        booking.into_iter().flat_map(|booking| booking.shards.keys().cloned()).collect()
     }
 
     /// What breaks Slurm's own rules: a device with more than its shards booked, or with shards beside a whole-GPU

@@ -203,7 +203,7 @@ pub(super) fn planned(id: DecisionId, new: &NewDecision, at: UnixTime) -> Decisi
         state: DecisionState::Planned,
         created_at: at,
         node: new.node.clone(),
-        gres_type: new.gres_type.clone(),
+        gres_types: new.gres_types.clone(),
         device_model: new.device_model.clone(),
         gain: new.gain,
         trial: new.trial,

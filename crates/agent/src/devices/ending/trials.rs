@@ -144,7 +144,7 @@ impl World {
             decision_id: DecisionId(u64::from(job)),
             start,
             uid: UserId(1000 + job),
-            gres_type: device.gres_type.clone(),
+            gres_types: device.gres_type.clone().into(),
             sharing: Sharing::by(Mechanism::Mps, None, None),
             shards: Shards::try_new(20).unwrap(),
         };

@@ -376,7 +376,7 @@ impl Mig {
                 self.cut.remove(&device.gres_type);
                 continue;
             }
-            let on_it = shares.iter().filter(|share| share.gres_type == device.gres_type);
+            let on_it = shares.iter().filter(|share| share.gres_types.contains(&device.gres_type));
             let is_other_way = |share: &Share| share.sharing.mig_slot().is_none();
             // Who shares it in another way has it whole already: MIG stays as it is while he is there.
             if on_it.clone().any(is_other_way) {

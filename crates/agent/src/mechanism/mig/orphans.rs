@@ -46,7 +46,7 @@ fn of_device(
     device: &DeviceDescription,
     stay: &[Share],
 ) -> Option<Left> {
-    let on_it = stay.iter().filter(|share| share.gres_type == device.gres_type);
+    let on_it = stay.iter().filter(|share| share.gres_types.contains(&device.gres_type));
     let wanted: Vec<Wanted> = merged(on_it.filter_map(|share| wanted_by(share, false)));
     let goal = mig.goal(&wanted, Rest::Whole);
     let tried = mig.on(backend, device).and_then(|mut cut| cut.carry_out(goal));

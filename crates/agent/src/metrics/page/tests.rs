@@ -38,7 +38,7 @@ fn share(job: u32, gres_type: &str) -> Share {
         decision_id: DecisionId(1),
         start: JobStart { job_id: SlurmJobId::plain(job), restart_count: 0 },
         uid: UserId(4711),
-        gres_type: GresType::new(gres_type),
+        gres_types: GresType::new(gres_type).into(),
         sharing: Sharing::by(Mechanism::Mps, None, None),
         shards: Shards::try_new(40).unwrap(),
     }

@@ -72,7 +72,8 @@ fn line(text: &str) -> Block {
 fn input(report: &Report, nodes_left_out: usize) -> Vec<Block> {
     let input = &report.input;
     let mut lines = vec![line(&format!(
-        "{} of {} on {} with {} GPUs, {} to {}: {:.0} GPU-hours, {} of them in jobs of one GPU",
+        "{} of {} on {} with {} GPUs, {} to {}: {:.0} GPU-hours, {} of them in jobs of one GPU, which could \
+         share, and {} in jobs of several GPUs of one node, which could have them whole in the pool",
         format::counted(input.jobs, "job"),
         format::counted(input.users, "user"),
         format::counted(input.nodes, "node"),
@@ -81,6 +82,7 @@ fn input(report: &Report, nodes_left_out: usize) -> Vec<Block> {
         format::time(input.until_seconds),
         input.gpu_hours,
         fraction(Some(input.one_gpu_hours / input.gpu_hours.max(1e-9))),
+        fraction(Some(input.wide_gpu_hours / input.gpu_hours.max(1e-9))),
     ))];
     for counted in &input.jobs_set_aside {
         lines.push(line(&format!("  not replayed: {} jobs {}", counted.count, counted.cause)));

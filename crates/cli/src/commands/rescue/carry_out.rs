@@ -111,11 +111,15 @@ fn judge(undo: &Undo, after: &JobsScan, error: Option<&String>) -> Outcome {
             let result = format!("NOT undone: {why}");
             return Outcome { left: true, ..Outcome::new(undo.job_id, undo.why.to_string(), &result) };
         }
-        Some((job, JobState::Running)) if job.shards() == Some((None, 100)) => "undone and started",
+        Some((job, JobState::Running)) if is_as_it_waited(job) => "undone and started",
         // It got its device between our scan and our update, as it was released.
         Some(_) => "started",
     };
     Outcome::new(undo.job_id, undo.why.to_string(), result)
+}
+
+fn is_as_it_waited(job: &Job) -> bool {
+    matches!(&job.mark, Ok(Some(mark)) if updates::asks_as_it_waits(job, mark))
 }
 
 fn is_undone(job: &Job, undo: &Undo) -> bool {
@@ -123,6 +127,6 @@ fn is_undone(job: &Job, undo: &Undo) -> bool {
     if undo.why == Why::OutsidePool {
         mark.left
     } else {
-        mark.lease_epoch.is_none() && !updates::is_pinned(job)
+        mark.lease_epoch.is_none() && !updates::is_pinned(job, mark)
     }
 }

@@ -82,7 +82,7 @@ fn undo(job: &Job, pools: &[String], now: UnixTime, older_than_seconds: f64) -> 
 
 fn why(job: &Job, mark: &Mark, now: UnixTime, older_than_seconds: f64) -> Option<Why> {
     let Some(lease_epoch) = mark.lease_epoch else {
-        return (mark.alone && updates::is_pinned(job)).then_some(Why::HalfUndone);
+        return (mark.alone && updates::is_pinned(job, mark)).then_some(Why::HalfUndone);
     };
     let leased_at = UnixTime::from_epoch(lease_epoch);
     let leased = mark.lease_restart_count.unwrap_or(0);

@@ -102,7 +102,7 @@ async fn a_release_that_never_started_is_given_back_and_runs_alone() {
     world.go(130);
     let after = world.job(job);
     assert_eq!(after.state, JobState::Running);
-    assert_eq!(after.shards(), Some((None, 100)));
+    assert_eq!(after.gres, "shard:100");
     assert_eq!(after.nodes, [NodeName::new("n2")]);
     assert!(after.gres.contains("lscratch:100"), "its other GRES are kept: {}", after.gres);
     assert_eq!(after.mark, Ok(Some(mark().leased(at(0), 0).undone())));
@@ -137,7 +137,7 @@ async fn a_hold_of_a_user_or_an_admin_is_never_lifted() {
     world.go(300);
     let after = world.job(job);
     assert_eq!((&after.state, after.priority), (&JobState::Pending, 0));
-    assert_eq!(after.shards(), Some((None, 100)), "given back all the same");
+    assert_eq!(after.gres, "shard:100", "given back all the same");
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_requeued_job_is_given_back_at_once() {
     let outcomes = world.rescue().await;
     assert!(outcomes[0].why.contains("requeued since"), "{outcomes:?}");
     world.go(30);
-    assert_eq!((world.job(job).state, world.job(job).shards()), (JobState::Running, Some((None, 100))));
+    assert_eq!((world.job(job).state, world.job(job).gres.as_str()), (JobState::Running, "shard:100"));
 }
 
 #[tokio::test(start_paused = true)]

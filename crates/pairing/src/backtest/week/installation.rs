@@ -151,9 +151,12 @@ impl<'w, 'a> Installation<'w, 'a> {
     fn pair(&self, view: &ClusterView, pairing: &Pairing) -> Option<Started> {
         let members = pairing.members.iter().map(|member| (&member.workload, member.sharing.cap()));
         let host = match pairing.joins {
-            Some(_) => {
-                view.devices.iter().find(|device| device.gres_type == pairing.gres_type)?.tenants.first()
-            }
+            Some(_) => view
+                .devices
+                .iter()
+                .find(|device| pairing.gres_types.contains(&device.gres_type))?
+                .tenants
+                .first(),
             None => None,
         };
         let host_before = host.and_then(|host| Some((host.workload.as_ref()?, host.sharing.cap())));

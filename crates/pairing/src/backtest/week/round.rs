@@ -194,6 +194,7 @@ fn job(week: &Week<'_>, profile: &WorkloadProfile, at: u32) -> WaitingJob {
         use_beyond_fraction: 0.0,
         isolation: Isolation::Shared,
         gpu_type: None,
+        device_count: 1,
         cpus: 0,
         memory_mib: 0,
         features: Vec::new(),

@@ -109,7 +109,7 @@ fn only_as_many_devices_are_cut_as_is_needed() {
     let devices = vec![cuttable("g0", Mps), cuttable("g1", Mps)];
     let plan = with_walls(&view(devices, strangers(1..=3, "light")));
     assert_eq!((slots(&plan).len(), plan.pairings.len(), plan.left_waiting.len()), (2, 3, 0));
-    assert_eq!(plan.pairings.iter().filter(|pairing| pairing.gres_type.as_str() == "g1").count(), 1);
+    assert_eq!(plan.pairings.iter().filter(|pairing| pairing.gres_types.to_string() == "g1").count(), 1);
 }
 
 #[test]

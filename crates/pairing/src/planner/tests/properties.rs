@@ -104,7 +104,8 @@ fn a_policy() -> impl Strategy<Value = Policy> {
 }
 
 fn device_of<'v>(view: &'v ClusterView, pairing: &crate::plan::Pairing) -> &'v DeviceView {
-    let is_it = |device: &&DeviceView| device.node == pairing.node && device.gres_type == pairing.gres_type;
+    let is_it =
+        |device: &&DeviceView| device.node == pairing.node && pairing.gres_types.contains(&device.gres_type);
     view.devices.iter().find(is_it).expect("a plan names devices of its view")
 }
 
@@ -122,7 +123,7 @@ fn check_each_once(view: &ClusterView, plan: &Plan) -> Result<(), TestCaseError>
     prop_assert_eq!(ids.len(), view.waiting.len());
     prop_assert_eq!(ids.into_iter().collect::<BTreeSet<_>>().len(), view.waiting.len());
     let devices: BTreeSet<_> =
-        plan.pairings.iter().map(|pairing| (&pairing.node, &pairing.gres_type)).collect();
+        plan.pairings.iter().map(|pairing| (&pairing.node, &pairing.gres_types)).collect();
     prop_assert_eq!(devices.len(), plan.pairings.len(), "a device is given once");
     Ok(())
 }
@@ -179,7 +180,7 @@ fn is_one_idle_for(view: &ClusterView, plan: &Plan, job: &WaitingJob) -> bool {
     let is_used = |device: &DeviceView| {
         plan.pairings
             .iter()
-            .any(|pairing| pairing.node == device.node && pairing.gres_type == device.gres_type)
+            .any(|pairing| pairing.node == device.node && pairing.gres_types.contains(&device.gres_type))
     };
     let cpus_left = |name: &NodeName| {
         let node = view.nodes.iter().find(|node| node.name == *name).unwrap();

@@ -35,7 +35,7 @@ fn member(job_id: SlurmJobId) -> Member {
 fn pairing(jobs: &[SlurmJobId], trial: Option<f64>) -> Pairing {
     Pairing {
         node: NodeName::new("n1"),
-        gres_type: GresType::new("g1"),
+        gres_types: GresType::new("g1").into(),
         device_model: "h100".into(),
         joins: None,
         members: jobs.iter().map(|id| member(*id)).collect(),

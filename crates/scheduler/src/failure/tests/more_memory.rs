@@ -83,7 +83,7 @@ impl Failing {
         let mut plan = member(Planned).plan;
         plan.start = start;
         plan.sharing = Sharing::Mps { cap: None, memory_limit_bytes: Some(8 * GIB) };
-        let new = NewDecision { gres_type: GresType::new("g0"), ..new_decision(vec![plan]) };
+        let new = NewDecision { gres_types: GresType::new("g0").into(), ..new_decision(vec![plan]) };
         let id = world.store.commit_plan(Revision(0), &[new], at(ENDED - 60)).await.unwrap()[0];
         for (from, to) in [(Planned, Released), (Released, Running)] {
             let step = pillion_store::MemberStep { decision_id: id, start, from, to, at: at(ENDED) };
@@ -148,7 +148,12 @@ impl Failing {
     fn waits_for_more(&self) {
         let job = self.world.slurm.job(self.job).unwrap();
         assert_eq!((job.state.clone(), job.restart_count), (JobState::Pending, 1));
-        assert!(!pillion_slurm::updates::is_pinned(&job), "{} {:?}", job.gres, job.required_nodes);
+        assert!(
+            !pillion_slurm::updates::is_pinned(&job, job.mark.as_ref().unwrap().as_ref().unwrap()),
+            "{} {:?}",
+            job.gres,
+            job.required_nodes
+        );
         let mark = self.mark();
         let expected = (None, false, Some(ENDED - 60), Some(12 * 1024));
         let found = (mark.lease_epoch, mark.alone, mark.again_lease_epoch, mark.memory_mib);

@@ -181,7 +181,9 @@ fn names<T: ToString>(all: impl ExactSizeIterator<Item = T>) -> String {
 
 /// Jobs that run there by our decisions.
 fn running_in(place: &DrainPlace, decisions: &[Decision]) -> u32 {
-    let here = decisions.iter().filter(|decision| place.covers(&decision.node, &decision.gres_type));
+    let here = decisions
+        .iter()
+        .filter(|decision| decision.places().any(|(node, gres_type)| place.covers(node, gres_type)));
     let running = here
         .flat_map(|decision| &decision.members)
         .filter(|member| matches!(member.state, MemberState::Running));

@@ -22,7 +22,7 @@ fn tenant(id: u32, uid: u32, user: &str) -> Tenant {
     Tenant {
         decision_id: DecisionId(5),
         node: NodeName::new("n1"),
-        gres_type: GresType::new("g0"),
+        gres_types: GresType::new("g0").into(),
         job_id: SlurmJobId::plain(id),
         uid: UserId(uid),
         user: Some(user.to_owned()),

@@ -42,7 +42,7 @@ async fn shared_run() -> MemoryStore {
         ..member(Planned).plan
     };
     let decision = NewDecision {
-        gres_type: GresType::new("g1"),
+        gres_types: GresType::new("g1").into(),
         device_model: "h200".into(),
         ..new_decision(members.map(planned).into())
     };

@@ -46,7 +46,7 @@ fn counts() -> Counts {
     let tally = Tally::default();
     let pairing = |joins: Option<u64>, mechanism| Pairing {
         node: NodeName::new("n1"),
-        gres_type: GresType::new("g1"),
+        gres_types: GresType::new("g1").into(),
         device_model: "h100".into(),
         joins: joins.map(DecisionId),
         members: vec![starting(mechanism)],

@@ -166,7 +166,7 @@ impl World {
             ..member(Planned).plan
         };
         let decision = NewDecision {
-            gres_type: GresType::new("g1"),
+            gres_types: GresType::new("g1").into(),
             device_model: "h200".into(),
             joins,
             ..new_decision(ids.iter().map(member).collect())

@@ -181,6 +181,7 @@ fn whom_nothing_would_take_apart_again_is_not_tried() {
         use_beyond_fraction: 0.0,
         isolation: pillion_core::isolation::Isolation::Shared,
         gpu_type: None,
+        device_count: 1,
         cpus: 1,
         memory_mib: 1,
         features: Vec::new(),

@@ -1,0 +1,201 @@
+//! Step 0: wide jobs, which get several devices of a node, all of each. They are given theirs at their turn in the queue; the jobs
+//! of one device are planned afterwards, on what is left, as if there were no others.
+//!
+//! A wide job that has to wait would wait for ever where every device that falls free goes to the next small one. So the first
+//! that wait have devices *set apart*: those of the node that will have enough of them first, by the time limits of whoever
+//! is there. Meanwhile they are for jobs that end before, and for joiners that do, so that nothing stands idle that need not.
+//!
+//! 1. Walk the queue: a wide job takes devices or has some set apart, one of one device is taken to use one ([`floor`]).
+//! 2. Plan the others without what was taken and set apart.
+//! 3. Plan what was set apart for those of them that were left and end in time.
+
+mod floor;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use crate::plan::{Explanation, Member, Pairing, Plan, Reason, Role};
+use crate::view::{ClusterView, NodeView, WaitingJob};
+use floor::{Floor, Found, Window};
+use pillion_core::share::Sharing;
+use pillion_core::{GresTypes, JobStart, NodeName, Shards, SlurmJobId, UnixTime};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use words::Wait;
+
+/// For how many wide jobs that wait devices are set apart at most: the first of the queue. Each holds back some of what is free.
+const SET_APART_MAX: usize = 4;
+
+/// Plans wide jobs, and all others by `plan_narrow`. `model`: what explanations call the model.
+pub(super) fn plan_around(
+    view: &ClusterView,
+    model: &str,
+    mut plan_narrow: impl FnMut(&ClusterView) -> Plan,
+) -> Plan {
+    let has_claim = view.alone_claims.iter().any(|claim| claim.gres_types.is_some());
+    if !has_claim && view.waiting.iter().all(|job| job.device_count == 1) {
+        return plan_narrow(view);
+    }
+    let settled = settle(view, model);
+    let mut plan = plan_narrow(&settled.rest(view));
+    for window in &settled.windows {
+        let Some(inside) = settled.inside(view, window, &plan.pairings) else { continue };
+        let found = plan_narrow(&inside);
+        let started = starts(&found.pairings);
+        plan.left_waiting.retain(|one| !started.contains(&one.job_id));
+        plan.pairings.extend(found.pairings);
+    }
+    plan.pairings.extend(settled.pairings);
+    plan.left_waiting.extend(settled.left);
+    plan
+}
+
+fn starts(pairings: &[Pairing]) -> BTreeSet<SlurmJobId> {
+    pairings.iter().flat_map(|pairing| &pairing.members).map(|member| member.start.job_id).collect()
+}
+
+/// What was settled of wide jobs.
+struct Settled {
+    pairings: Vec<Pairing>,
+    left: Vec<Explanation>,
+    windows: Vec<Window>,
+    /// By device of the view: why it takes none of the others now.
+    closed: Vec<Option<&'static str>>,
+}
+
+fn settle(view: &ClusterView, model: &str) -> Settled {
+    let model: Arc<str> = Arc::from(model);
+    let mut floor = Floor::new(view);
+    let (mut pairings, mut left) = (Vec::new(), Vec::new());
+    floor.take_claims(&view.alone_claims);
+    for job in &view.waiting {
+        let is_wide = job.device_count > 1;
+        if let Some(held) = job.held.as_deref() {
+            let why = is_wide.then(|| explained(job, Reason::Held, words::held(held), &model));
+            left.extend(why);
+            continue;
+        }
+        if !is_wide {
+            floor.seat_narrow(job);
+            continue;
+        }
+        match floor.take(job) {
+            Found::Devices(places) => pairings.push(started(job, view, &places, &model)),
+            Found::None(wait) => {
+                let until = floor.set_apart(job, SET_APART_MAX);
+                left.push(explained(job, reason(wait), words::waiting(job, wait, until), &model));
+            }
+        }
+    }
+    let (closed, windows) = floor.closed();
+    Settled { pairings, left, windows, closed }
+}
+
+const fn reason(wait: Wait) -> Reason {
+    match wait {
+        Wait::NoNodeHasSoMany => Reason::NodeDoesNotMatch,
+        Wait::Closed => Reason::Blocked,
+        Wait::NodeTooFull => Reason::NodeTooFull,
+        Wait::BehindOthers => Reason::BehindOthers,
+        Wait::NotFree => Reason::NoDeviceFree,
+    }
+}
+
+fn explained(job: &WaitingJob, reason: Reason, text: String, model: &Arc<str>) -> Explanation {
+    Explanation {
+        job_id: job.start.job_id,
+        reason,
+        text: Arc::from(text),
+        model: Arc::clone(model),
+        candidates: Arc::from([]),
+    }
+}
+
+/// `places`: its devices' places in the view.
+fn started(job: &WaitingJob, view: &ClusterView, places: &[usize], model: &Arc<str>) -> Pairing {
+    let devices: Vec<_> = places.iter().map(|place| &view.devices[*place]).collect();
+    let first = devices[0];
+    let gres_types = GresTypes::try_new(devices.iter().map(|device| device.gres_type.clone()).collect());
+    let explanation =
+        explained(job, Reason::SeveralDevices, words::starts(&first.node, devices.len()), model);
+    Pairing {
+        node: first.node.clone(),
+        // A node has no two devices of one GRES type, so that there is a list of them.
+        gres_types: gres_types.unwrap_or_else(|_| first.gres_type.clone().into()),
+        device_model: first.model.clone(),
+        joins: None,
+        members: vec![Member {
+            start: job.start,
+            workload: job.workload.clone(),
+            role: Role::Alone,
+            sharing: Sharing::TimeSliced,
+            shards: Shards::ALL,
+            memory_bytes: None,
+            estimate: None,
+            explanation,
+        }],
+        gain: 0.0,
+        trial: None,
+    }
+}
+
+/// When Slurm ends a job that starts now; `None` = never.
+fn ends_at(job: &WaitingJob, now: UnixTime) -> Option<UnixTime> {
+    job.time_limit_seconds.map(|seconds| now + Duration::from_secs(seconds))
+}
+
+impl Settled {
+    /// The snapshot for jobs of one device: without what wide jobs were given, and what is set apart for them.
+    fn rest(&self, view: &ClusterView) -> ClusterView {
+        let mut rest = view.clone();
+        rest.waiting.retain(|job| job.device_count == 1);
+        rest.alone_claims.retain(|claim| claim.gres_types.is_none());
+        for (device, closed) in rest.devices.iter_mut().zip(&self.closed) {
+            if let Some(why) = closed.filter(|_| device.blocked.is_none()) {
+                device.blocked = Some(why.to_owned());
+            }
+        }
+        charge(&mut rest, view, &self.pairings);
+        rest
+    }
+
+    /// The snapshot of what is set apart: for jobs that end in time and are not among those that start elsewhere (`starting`).
+    /// `None`: there is none.
+    fn inside(&self, view: &ClusterView, window: &Window, starting: &[Pairing]) -> Option<ClusterView> {
+        let started = starts(starting);
+        let ends_in_time = |job: &&WaitingJob| {
+            job.device_count == 1
+                && job.held.is_none()
+                && !started.contains(&job.start.job_id)
+                && ends_at(job, view.taken_at).is_some_and(|end| end <= window.until)
+        };
+        let waiting: Vec<WaitingJob> = view.waiting.iter().filter(ends_in_time).cloned().collect();
+        if waiting.is_empty() {
+            return None;
+        }
+        let mut inside = ClusterView { waiting, alone_claims: Vec::new(), ..view.clone() };
+        for (place, device) in inside.devices.iter_mut().enumerate() {
+            if device.blocked.is_none() && !window.places.contains(&place) {
+                device.blocked = Some(words::ELSEWHERE.to_owned());
+            }
+        }
+        charge(&mut inside, view, &self.pairings);
+        charge(&mut inside, view, starting);
+        Some(inside)
+    }
+}
+
+/// Takes from nodes what these will use of their CPUs and memory.
+fn charge(charged: &mut ClusterView, view: &ClusterView, starting: &[Pairing]) {
+    let jobs: BTreeMap<JobStart, &WaitingJob> = view.waiting.iter().map(|job| (job.start, job)).collect();
+    let mut nodes: BTreeMap<NodeName, &mut NodeView> =
+        charged.nodes.iter_mut().map(|node| (node.name.clone(), node)).collect();
+    for pairing in starting {
+        let Some(node) = nodes.get_mut(&pairing.node) else { continue };
+        for job in pairing.members.iter().filter_map(|member| jobs.get(&member.start)) {
+            node.cpus_free = node.cpus_free.saturating_sub(job.cpus);
+            node.memory_mib_free = node.memory_mib_free.saturating_sub(job.memory_mib);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+use crate::model::Contention;
+use crate::plan::{Plan, Reason, Role};
+use crate::planner::plan;
+use crate::policy::Policy;
+use crate::testing::{NOW, claim, device, device_with, job, tenant, view};
+use crate::view::{AloneClaim, ClusterView, DeviceView, WaitingJob};
+use pillion_core::device::Mechanism::Mps;
+use pillion_core::{NodeName, UnixTime};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn planned(view: &ClusterView) -> Plan {
+    plan(view, &Contention, &Policy::default())
+}
+
+/// Which devices each job gets: `1 n1:g0,g1`.
+fn places(plan: &Plan) -> Vec<String> {
+    let mut places: Vec<String> = plan
+        .pairings
+        .iter()
+        .map(|pairing| {
+            let jobs: Vec<String> =
+                pairing.members.iter().map(|member| member.start.job_id.to_string()).collect();
+            format!("{} {}:{}", jobs.join("+"), pairing.node, pairing.gres_types)
+        })
+        .collect();
+    places.sort();
+    places
+}
+
+fn waits(plan: &Plan, id: u32) -> (Reason, String) {
+    let left = plan.left_waiting.iter().find(|left| left.job_id.id == id).expect("it waits");
+    (left.reason, left.text.to_string())
+}
+
+fn wide(id: u32, count: u8) -> WaitingJob {
+    WaitingJob { device_count: count, ..job(id, "light") }
+}
+
+fn on(node: &str, device: DeviceView) -> DeviceView {
+    DeviceView { node: NodeName::new(node), ..device }
+}
+
+/// A node of four free devices.
+fn four(node: &str) -> Vec<DeviceView> {
+    ["g0", "g1", "g2", "g3"].map(|gres_type| on(node, device(gres_type, Mps))).to_vec()
+}
+
+/// A job that has all of its device, and ends in so many seconds.
+fn held(node: &str, gres_type: &str, id: u32, seconds: u64) -> DeviceView {
+    let alone = crate::view::Tenant { shards: pillion_core::Shards::ALL, ..tenant(id, "heavy", seconds) };
+    on(node, device_with(gres_type, Mps, alone))
+}
+
+#[test]
+fn a_wide_job_gets_neighbouring_devices_whole_and_alone() {
+    let plan = planned(&view(four("n1"), vec![wide(1, 2), job(2, "heavy"), job(3, "heavy")]));
+    let pairing = plan.pairings.iter().find(|pairing| pairing.gres_types.count() == 2).unwrap();
+    let member = &pairing.members[0];
+    assert_eq!((pairing.gres_types.to_string().as_str(), pairing.members.len()), ("g0,g1", 1));
+    assert_eq!(
+        (member.role, member.shards.count(), member.sharing.mechanism().is_set_up()),
+        (Role::Alone, 100, false)
+    );
+    assert_eq!(member.explanation.reason, Reason::SeveralDevices);
+    assert_eq!(&*member.explanation.text, "starts with 2 GPUs of n1, which it shares with nobody");
+    assert_eq!(places(&plan), ["1 n1:g0,g1", "2 n1:g2", "3 n1:g3"]);
+}
+
+#[test]
+fn what_fits_exactly_leaves_whole_nodes_to_others() {
+    let mut devices = four("n1");
+    devices.extend([on("n2", device("g0", Mps)), on("n2", device("g1", Mps))]);
+    assert_eq!(places(&planned(&view(devices.clone(), vec![wide(1, 2)]))), ["1 n2:g0,g1"]);
+    assert_eq!(
+        places(&planned(&view(devices, vec![job(9, "heavy"), wide(1, 4)]))),
+        ["1 n1:g0,g1,g2,g3", "9 n2:g0"]
+    );
+}
+
+#[test]
+fn a_pair_begins_where_pairs_do_if_it_can() {
+    let mut devices = four("n1");
+    devices[0] = held("n1", "g0", 50, 600);
+    assert_eq!(places(&planned(&view(devices, vec![wide(1, 2)]))), ["1 n1:g2,g3"]);
+    let mut devices = four("n1");
+    devices[2] = held("n1", "g2", 50, 600);
+    devices[1].model = "v100".to_owned();
+    let plan = planned(&view(devices, vec![wide(1, 2)]));
+    assert_eq!(places(&plan), ["1 n1:g0,g3"], "two of one model before two that lie side by side");
+}
+
+#[test]
+fn the_queues_order_holds_between_wide_jobs_and_others() {
+    // One before it takes a device of the only node: the wide one waits, and no job behind it takes what it waits for.
+    let longer = |job: WaitingJob| WaitingJob { time_limit_seconds: Some(3601), ..job };
+    let queue = vec![job(1, "heavy"), wide(2, 4), longer(job(3, "heavy")), longer(wide(4, 2))];
+    let plan = planned(&view(four("n1"), queue));
+    assert_eq!(places(&plan), ["1 n1:g0"]);
+    assert_eq!(
+        waits(&plan, 2),
+        (
+            Reason::NoDeviceFree,
+            "waits: no node has 4 wholly free GPUs; 4 of n1 are set apart for it".to_owned()
+        )
+    );
+    assert_eq!(waits(&plan, 4).0, Reason::BehindOthers);
+    assert_eq!(waits(&plan, 3).0, Reason::BehindOthers);
+    let plan = planned(&view(four("n1"), vec![WaitingJob { cpus: 65, ..wide(2, 4) }, job(3, "heavy")]));
+    let (reason, text) = waits(&plan, 3);
+    assert_eq!(reason, Reason::Blocked);
+    assert!(text.ends_with("a job of several GPUs waits for CPUs or memory of its node"), "{text}");
+}
+
+#[test]
+fn what_is_set_apart_is_used_by_those_who_end_before() {
+    let mut devices = four("n1");
+    devices[3] = held("n1", "g3", 50, 1000);
+    let limited = |id, seconds| WaitingJob { time_limit_seconds: Some(seconds), ..job(id, "heavy") };
+    let queue = vec![wide(1, 4), limited(2, 3600), limited(3, 999), limited(4, 1001), limited(5, 1000)];
+    assert_eq!(places(&planned(&view(devices.clone(), queue))), ["3 n1:g0", "5 n1:g1"]);
+    let wide_ones = vec![wide(1, 4), WaitingJob { time_limit_seconds: Some(900), ..wide(2, 2) }, wide(3, 2)];
+    assert_eq!(places(&planned(&view(devices, wide_ones))), ["2 n1:g0,g1"]);
+}
+
+#[test]
+fn a_joiner_that_stays_longer_does_not_come_where_a_wide_job_waits() {
+    let with = |seconds| WaitingJob { time_limit_seconds: Some(seconds), ..job(2, "light") };
+    let devices =
+        || vec![on("n1", device("g0", Mps)), on("n1", device_with("g1", Mps, tenant(50, "light", 1000)))];
+    let joins = |seconds, first: Vec<WaitingJob>| {
+        let queue: Vec<WaitingJob> = first.into_iter().chain([with(seconds)]).collect();
+        places(&planned(&view(devices(), queue)))
+    };
+    assert_eq!(joins(900, vec![wide(1, 2)]).len(), 1);
+    assert_eq!(joins(3600, vec![wide(1, 2)]), Vec::<String>::new());
+    assert_eq!(joins(3600, Vec::new()).len(), 1);
+}
+
+#[test]
+fn a_wide_job_that_slurm_is_about_to_start_finds_its_devices() {
+    let named = |id, text: &str| AloneClaim { gres_types: text.parse().ok(), ..claim(id) };
+    let mut claimed = view(four("n1"), vec![job(1, "heavy"), job(2, "heavy"), job(3, "heavy")]);
+    claimed.alone_claims = vec![named(90, "g0,g1")];
+    assert_eq!(places(&planned(&claimed)), ["1 n1:g2", "2 n1:g3"]);
+    // One of them is held still: nobody comes in between who stays longer.
+    claimed.devices[0] = held("n1", "g0", 50, 600);
+    assert_eq!(places(&planned(&claimed)), ["1 n1:g2", "2 n1:g3"]);
+    claimed.waiting[2].time_limit_seconds = Some(600);
+    assert_eq!(places(&planned(&claimed)), ["1 n1:g2", "2 n1:g3", "3 n1:g1"]);
+    claimed.alone_claims.push(claim(91));
+    assert_eq!(places(&planned(&claimed)), ["1 n1:g2", "3 n1:g1"], "the last of the free ones is another's");
+}
+
+#[test]
+fn why_a_wide_job_waits() {
+    let mut closed = four("n2");
+    for device in &mut closed {
+        device.blocked = Some("drained".to_owned());
+    }
+    let with = |change: fn(&mut WaitingJob), devices: Vec<DeviceView>| {
+        let mut one = wide(1, 4);
+        change(&mut one);
+        waits(&planned(&view(devices, vec![one])), 1)
+    };
+    assert_eq!(with(|job| job.device_count = 8, four("n1")).0, Reason::NodeDoesNotMatch);
+    assert_eq!(with(|job| job.gpu_type = Some("v100".to_owned()), four("n1")).0, Reason::NodeDoesNotMatch);
+    assert_eq!(with(|_| {}, closed).0, Reason::Blocked);
+    assert_eq!(with(|job| job.cpus = 65, four("n1")).0, Reason::NodeTooFull);
+    let held = with(|job| job.held = Some("it is held".to_owned()), four("n1"));
+    assert_eq!(held, (Reason::Held, "cannot start now: it is held".to_owned()));
+}
+
+/// One that lacks CPUs only keeps its node, or jobs of one GPU would take them for ever.
+#[test]
+fn who_lacks_cpus_of_a_node_keeps_it() {
+    let mut crowded = view(four("n1"), vec![WaitingJob { cpus: 60, ..wide(1, 2) }, job(2, "heavy")]);
+    crowded.nodes[0].cpus_free = 50;
+    assert_eq!(places(&planned(&crowded)), Vec::<String>::new());
+    assert!(waits(&planned(&crowded), 2).1.contains("waits for CPUs or memory of its node"));
+}
+
+/// Plays hours of a node on which small jobs come without end: whoever has been first in the queue for longer than the longest
+/// limit has started.
+#[test]
+fn a_wide_job_is_not_starved_by_small_ones() {
+    let mut running: BTreeMap<String, (u32, u64)> = BTreeMap::new();
+    let (mut next, mut waited) = (10, None);
+    for minute in 0..120_u64 {
+        running.retain(|_, (_, end)| *end > minute);
+        let devices = ["g0", "g1", "g2", "g3"].map(|own| match running.get(own) {
+            Some((id, end)) => held("n1", own, *id, (end - minute) * 60),
+            None => on("n1", device(own, Mps)),
+        });
+        let limited =
+            |id, minutes: u64| WaitingJob { time_limit_seconds: Some(minutes * 60), ..job(id, "heavy") };
+        let mut queue = if minute >= 15 { vec![wide(1, 4)] } else { Vec::new() };
+        queue.extend([limited(next, 30), limited(next + 1, 7), limited(next + 2, 30)]);
+        next += 3;
+        let plan = planned(&ClusterView {
+            taken_at: UnixTime::from_epoch(NOW),
+            ..view(devices.to_vec(), queue.clone())
+        });
+        for pairing in &plan.pairings {
+            let id = pairing.members[0].start.job_id.id;
+            if id == 1 {
+                waited = Some(minute - 15);
+                break;
+            }
+            let limit =
+                queue.iter().find(|job| job.start.job_id.id == id).unwrap().time_limit_seconds.unwrap() / 60;
+            running.insert(pairing.gres_types.to_string(), (id, minute + limit));
+        }
+        if waited.is_some() {
+            break;
+        }
+    }
+    assert!(waited.is_some_and(|minutes| (1..=30).contains(&minutes)), "{waited:?}");
+}
+
+prop_compose! {
+    /// Nodes of two to four devices, some held or closed, and a queue of jobs of one to four.
+    fn clusters()(
+        nodes in prop::collection::vec(prop::collection::vec(0..4_u8, 2..=4), 1..4),
+        jobs in prop::collection::vec((1..5_u8, 1..40_u32, prop::option::of(1..4000_u64), 0..8_u8), 0..14),
+        claims in 0..3_u32,
+    ) -> ClusterView {
+        let mut devices = Vec::new();
+        for (at, states) in nodes.iter().enumerate() {
+            let name = format!("n{at}");
+            for (index, state) in states.iter().enumerate() {
+                let (own, id) = (format!("g{index}"), 500 + u32::try_from(at * 10 + index).unwrap());
+                devices.push(match state {
+                    0 => held(&name, &own, id, 700),
+                    1 => on(&name, device_with(&own, Mps, tenant(id, "light", 900))),
+                    _ => on(&name, device(&own, Mps)),
+                });
+            }
+        }
+        let jobs = jobs.iter().enumerate().map(|(at, (count, cpus, limit, held))| WaitingJob {
+            cpus: *cpus,
+            time_limit_seconds: *limit,
+            held: (*held == 0).then(|| "it is held".to_owned()),
+            ..wide(1 + u32::try_from(at).unwrap(), *count)
+        });
+        let mut view = view(devices, jobs.collect());
+        view.alone_claims = (0..claims)
+            .map(|id| AloneClaim { gres_types: (id > 0).then(|| "g0,g1".parse().unwrap()), ..claim(800 + id) })
+            .collect();
+        view
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_device_is_given_twice_and_every_job_is_told_once(view in clusters()) {
+        let plan = planned(&view);
+        let mut given = BTreeSet::new();
+        let mut cpus: BTreeMap<&NodeName, u32> = BTreeMap::new();
+        let mut told = Vec::new();
+        for pairing in &plan.pairings {
+            for gres_type in &pairing.gres_types {
+                let device = view.devices.iter().find(|own| own.node == pairing.node && own.gres_type == *gres_type);
+                prop_assert!(given.insert((&pairing.node, gres_type)), "{} {gres_type} twice", pairing.node);
+                prop_assert!(pairing.joins.is_some() || device.unwrap().is_wholly_free());
+            }
+            for member in &pairing.members {
+                let job = view.waiting.iter().find(|job| job.start == member.start).unwrap();
+                prop_assert_eq!(usize::from(job.device_count), pairing.gres_types.count());
+                prop_assert!(job.held.is_none());
+                *cpus.entry(&pairing.node).or_default() += job.cpus;
+                told.push(job.start.job_id);
+            }
+        }
+        for node in &view.nodes {
+            prop_assert!(cpus.get(&node.name).is_none_or(|used| *used <= node.cpus_free));
+        }
+        told.extend(plan.left_waiting.iter().map(|left| left.job_id));
+        told.sort();
+        let all: Vec<_> = view.waiting.iter().map(|job| job.start.job_id).collect();
+        prop_assert_eq!(told, all);
+    }
+
+    /// Of what is free for nobody before it, a wide job that is first is given its devices.
+    #[test]
+    fn the_first_of_the_queue_starts_if_it_can(view in clusters()) {
+        let Some(first) = view.waiting.iter().find(|job| job.held.is_none()) else { return Ok(()) };
+        prop_assume!(first.device_count > 1 && view.alone_claims.is_empty());
+        let can_start = view.nodes.iter().any(|node| {
+            let free = view.devices.iter().filter(|own| own.node == node.name && own.is_wholly_free()).count();
+            free >= usize::from(first.device_count) && node.cpus_free >= first.cpus
+        });
+        let plan = planned(&view);
+        let starts = plan.pairings.iter().any(|pairing| pairing.members[0].start == first.start);
+        prop_assert_eq!(starts, can_start);
+    }
+}

@@ -1,0 +1,270 @@
+//! Jobs of several GPUs in the pool, on real Slurm: they get all of them at once, whole, by our decision, whoever dies meanwhile; and
+//! what is taken back, rescued or taken out is what their users asked for.
+
+use crate::leases::{
+    Journal, SLOW_RELEASE, SOON, UNTIL_TOLD, before_release, change_before_release, let_end, standing, told,
+    wait_for_fail_point, wait_for_member, wait_until_settled,
+};
+use pillion_core::SlurmJobId;
+use pillion_core::device::Mechanism;
+use pillion_tests::cluster::spec::PoolNode;
+use pillion_tests::wait::wait_until;
+use pillion_tests::{Cluster, ClusterSpec};
+use rustix::process::Signal;
+use std::collections::BTreeSet;
+
+/// Says what Slurm and we gave it.
+const WORK: &str = "echo started restarts=${SLURM_RESTART_COUNT:-0} gpus=$SLURM_JOB_GPUS visible=$CUDA_VISIBLE_DEVICES \
+    shards=${SLURM_SHARDS_ON_NODE:-none} decision=${PILLION_DECISION:-none} asks=${SLURM_GPUS:-}${SLURM_GPUS_PER_NODE:-}
+    srun -n1 sh -c 'echo step gpus=$CUDA_VISIBLE_DEVICES'";
+
+fn submit(cluster: &Cluster, user: &str, script: &str, more: &[&str]) -> SlurmJobId {
+    let mut arguments = vec!["--colocate", "-c1", "--mem=100", "-t10"];
+    arguments.extend(more);
+    cluster.submit_as(user, script, &arguments).unwrap()
+}
+
+/// The numbers after a word that the job printed.
+fn numbers(printed: &str, word: &str) -> BTreeSet<u32> {
+    let (_, rest) = printed.split_once(word).unwrap_or_else(|| panic!("no {word} in {printed}"));
+    let list = rest.split_whitespace().next().unwrap_or_default();
+    list.split(',').map(|number| number.parse().unwrap_or_else(|_| panic!("{word} in {printed}"))).collect()
+}
+
+/// Checks what a job printed that has so many GPUs, and gives their indexes.
+fn has_whole(printed: &str, count: usize) -> BTreeSet<u32> {
+    let gpus = numbers(printed, " gpus=");
+    assert_eq!(gpus.len(), count, "{printed}");
+    assert_eq!(numbers(printed, " visible="), gpus, "{printed}");
+    assert_eq!(numbers(printed, "step gpus="), gpus, "a step has all of them: {printed}");
+    assert!(printed.contains(&format!(" shards={} ", count * 100)), "{printed}");
+    assert!(printed.contains(" asks=\n"), "nothing that breaks srun: {printed}");
+    gpus
+}
+
+fn nodes_of_four(names: &[&str]) -> Vec<PoolNode> {
+    names.iter().map(|name| PoolNode::new(name, "h200", Mechanism::Mps)).collect()
+}
+
+#[test]
+fn jobs_of_several_gpus_live_in_the_pool_beside_those_of_one() {
+    let spec = ClusterSpec {
+        pool_nodes: nodes_of_four(&["n1", "n2"]),
+        bound_seconds: 600,
+        ..ClusterSpec::default()
+    };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    // Every way to ask for them.
+    let asked: [(&[&str], usize); 4] = [
+        (&["--gres=gpu:2"], 2),
+        (&["--gpus=4", "-N1"], 4),
+        (&["--gpus-per-node=2", "-N1", "-n2"], 2),
+        (&["--gpus-per-task=2", "-n1"], 2),
+    ];
+    for (request, count) in asked {
+        let job = submit(&cluster, "alice", WORK, request);
+        let printed = cluster.finished_output(job, SOON).unwrap();
+        has_whole(&printed, count);
+        assert!(!printed.contains("decision=none"), "{request:?}: {printed}");
+        assert_eq!((Journal::of(&cluster, job).releases(), Journal::of(&cluster, job).starts()), (1, 1));
+    }
+    // Three on one node and its fourth GPU for a job of one; a job of four has the other node, and one of four more waits.
+    let three = submit(&cluster, "bob", UNTIL_TOLD, &["--gres=gpu:3"]);
+    wait_for_member(&cluster, three, &["running"]);
+    let four = submit(&cluster, "alice", UNTIL_TOLD, &["--gres=gpu:4"]);
+    wait_for_member(&cluster, four, &["running"]);
+    let one = submit(&cluster, "alice", UNTIL_TOLD, &["--gres=gpu:1"]);
+    wait_for_member(&cluster, one, &["running"]);
+    let waiting = submit(&cluster, "bob", WORK, &["--gres=gpu:4"]);
+    let (node, other) =
+        (standing(&cluster, three).unwrap().unwrap().node, standing(&cluster, four).unwrap().unwrap().node);
+    assert_ne!(node, other);
+    assert_eq!(standing(&cluster, one).unwrap().unwrap().node, node, "the node that was not empty");
+    wait_until("why the last one waits", SOON, || {
+        let why = cluster.pillion_as("bob", &["why", &waiting.to_string()])?.output()?;
+        let why = String::from_utf8_lossy(&why.stdout).into_owned();
+        Ok(why.contains("no node has 4 wholly free GPUs") && why.contains("are set apart for it"))
+    })
+    .unwrap();
+    // Each as its user is told of it.
+    for (user, words) in [("bob", vec!["queue"]), ("root", vec!["nodes"]), ("root", vec!["top", "--once"])] {
+        println!("{}", cluster.pillion_as(user, &words).unwrap().stdout().unwrap());
+    }
+    println!("{}", cluster.pillion_as("bob", &["why", &waiting.to_string()]).unwrap().stdout().unwrap());
+    println!("{}", cluster.pillion_as("alice", &["explain", &four.to_string()]).unwrap().stdout().unwrap());
+    let status = cluster.pillion_as("alice", &["why", &four.to_string()]).unwrap().stdout().unwrap();
+    println!("{status}");
+    assert!(status.contains("GPUs g0,g1,g2,g3"), "{status}");
+    let_end(&cluster, four);
+    has_whole(&cluster.finished_output(waiting, SOON).unwrap(), 4);
+    let_end(&cluster, one);
+    std::fs::write(cluster.home("bob").join(format!("end-{three}")), "").unwrap();
+    for job in [one, three, four, waiting] {
+        wait_until_settled(&cluster, job);
+    }
+    // What they held is charged by the GPU.
+    wait_until("the account of four GPUs", SOON, || {
+        println!("{}", cluster.pillion_as("alice", &["report", &four.to_string()])?.stdout()?);
+        let report = cluster.pillion_json(&["report", &four.to_string()]);
+        Ok(report.is_ok_and(|report| report.to_string().contains("g3")))
+    })
+    .unwrap();
+}
+
+/// With nobody of ours alive Slurm itself starts them, on the devices that were chosen at the submission, and not all on the same.
+#[test]
+fn slurm_starts_jobs_of_several_gpus_by_itself_when_all_of_us_are_dead() {
+    let spec =
+        ClusterSpec { pool_nodes: nodes_of_four(&["n1"]), bound_seconds: 20, ..ClusterSpec::default() };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    cluster.scontrol(&["update", "NodeName=n1", "State=DRAIN", "Reason=test"]).unwrap();
+    let jobs = [1, 2].map(|_| submit(&cluster, "alice", WORK, &["--gres=gpu:2"]));
+    cluster.kill_scheduler(Signal::KILL).unwrap();
+    cluster.kill_agent("n1", Signal::KILL).unwrap();
+    cluster.scontrol(&["update", "NodeName=n1", "State=RESUME"]).unwrap();
+    let [first, second] = jobs.map(|job| {
+        let printed = cluster.finished_output(job, SOON).unwrap();
+        assert!(printed.contains("decision=none"), "{printed}");
+        assert_eq!(Journal::of(&cluster, job).releases(), 0);
+        has_whole(&printed, 2)
+    });
+    assert!(first.is_disjoint(&second), "{first:?} and {second:?}");
+}
+
+/// A user acts between the decision and the release.
+#[test]
+fn what_a_user_does_before_a_release_of_several_gpus_stands() {
+    let spec = ClusterSpec {
+        pool_nodes: nodes_of_four(&["n1"]),
+        whole_gpu_node_count: 1,
+        bound_seconds: 600,
+        ..ClusterSpec::default()
+    };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    cluster.kill_scheduler(Signal::TERM).unwrap();
+    cluster.start_scheduler_with_failpoints(SLOW_RELEASE).unwrap();
+    let as_alice = |cluster: &Cluster, words: &[&str]| {
+        cluster.program_as("alice", "scontrol").unwrap().args(words).stdout().unwrap();
+    };
+
+    let held = submit(&cluster, "alice", WORK, &["--gres=gpu:2"]);
+    change_before_release(&mut cluster, held, |cluster, _| as_alice(cluster, &["hold", &held.to_string()]));
+    wait_until("refusal", SOON, || {
+        Ok(told(&cluster, held, &["dropped"]).iter().any(|text| text.contains("held")))
+    })
+    .unwrap();
+    let fields = cluster.job(held).unwrap();
+    assert_eq!((fields["JobState"].as_str(), fields["Priority"].as_str()), ("PENDING", "0"), "{fields:?}");
+    assert!(fields["TresPerNode"].starts_with("gres/shard:g"), "{fields:?}");
+    as_alice(&cluster, &["release", &held.to_string()]);
+    has_whole(&cluster.finished_output(held, SOON).unwrap(), 2);
+
+    for change in ["StartTime=now", "Partition=gpu"] {
+        let left = submit(&cluster, "alice", WORK, &["--gres=gpu:2"]);
+        let id = format!("JobId={left}");
+        change_before_release(&mut cluster, left, |cluster, _| as_alice(cluster, &["update", &id, change]));
+        let printed = cluster.finished_output(left, SOON).unwrap();
+        assert_eq!(numbers(&printed, " gpus=").len(), 2, "{change}: {printed}");
+        assert!(printed.contains(" shards=none "), "{change}: {printed}");
+        assert_eq!(cluster.job_field(left, "Partition").unwrap(), "gpu", "{change}");
+        assert_eq!(Journal::of(&cluster, left).releases(), 0, "{change}");
+    }
+}
+
+/// Checks that a release was taken back whole: the devices that Slurm starts it on, any node, never released again.
+fn is_undone(cluster: &Cluster, job: SlurmJobId) {
+    wait_until(&format!("undo of job {job}"), SOON, || Ok(Journal::of(cluster, job).undos() > 0)).unwrap();
+    let fields = cluster.job(job).unwrap();
+    let mark = &fields["AdminComment"];
+    assert!(
+        mark.starts_with("pillion2;") && mark.ends_with(";alone=1") && !mark.contains(";lease="),
+        "{fields:?}"
+    );
+    let (_, at) = mark.split_once(";at=").unwrap();
+    let each = at.split(';').next().unwrap().split(',').map(|own| format!("gres/shard:{own}:100"));
+    assert_eq!(fields["TresPerNode"], each.collect::<Vec<_>>().join(","), "{fields:?}");
+    assert_eq!(fields["ReqNodeList"], "(null)", "{fields:?}");
+}
+
+/// Released where it cannot start any more: undone by the scheduler, and by rescue where there is none.
+#[test]
+fn a_release_of_several_gpus_is_taken_back_whole() {
+    let spec = ClusterSpec { pool_nodes: nodes_of_four(&["n1", "n2"]), ..ClusterSpec::default() };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    cluster.kill_scheduler(Signal::TERM).unwrap();
+    cluster.start_scheduler_with_failpoints(SLOW_RELEASE).unwrap();
+    let drain = |cluster: &Cluster, node: &str, state: &str| {
+        let mut words = vec!["update".to_owned(), format!("NodeName={node}"), format!("State={state}")];
+        words.extend((state == "DRAIN").then(|| "Reason=test".to_owned()));
+        cluster.scontrol(&words.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    };
+    let job = submit(&cluster, "alice", WORK, &["--gres=gpu:3"]);
+    let mut drained = String::new();
+    before_release(&mut cluster, job, |cluster, node| {
+        drain(cluster, node, "DRAIN");
+        drained = node.to_owned();
+    });
+    is_undone(&cluster, job);
+    has_whole(&cluster.finished_output(job, SOON).unwrap(), 3);
+    assert_ne!(cluster.job_field(job, "NodeList").unwrap(), drained);
+    assert_eq!((Journal::of(&cluster, job).releases(), Journal::of(&cluster, job).undos()), (1, 1));
+    drain(&cluster, &drained, "RESUME");
+
+    // The scheduler dies with the release made, and nobody comes back.
+    let job = submit(&cluster, "alice", WORK, &["--gres=gpu:2"]);
+    before_release(&mut cluster, job, |cluster, node| {
+        drain(cluster, node, "DRAIN");
+        drained = node.to_owned();
+    });
+    cluster.kill_scheduler(Signal::KILL).unwrap();
+    wait_until("rescue", SOON, || {
+        cluster.program("pillion").args(["rescue", "--older-than", "1"]).stdout()?;
+        Ok(Journal::of(&cluster, job).undos() > 0)
+    })
+    .unwrap();
+    is_undone(&cluster, job);
+    has_whole(&cluster.finished_output(job, SOON).unwrap(), 2);
+}
+
+/// The scheduler is killed before and after the release, the agent while it runs, and Slurm starts it again.
+#[test]
+fn whoever_dies_a_job_of_several_gpus_runs_once_and_whole() {
+    let spec = ClusterSpec { pool_nodes: nodes_of_four(&["n1"]), ..ClusterSpec::default() };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    for point in ["release-before-release", "release-after-release"] {
+        cluster.kill_scheduler(Signal::TERM).unwrap();
+        cluster.start_scheduler_with_failpoints(&format!("{point}=pause")).unwrap();
+        let job = submit(&cluster, "alice", WORK, &["--gres=gpu:2"]);
+        wait_for_fail_point(&cluster, job, point);
+        cluster.kill_scheduler(Signal::KILL).unwrap();
+        cluster.start_scheduler().unwrap();
+        let printed = cluster.finished_output(job, SOON).unwrap();
+        has_whole(&printed, 2);
+        assert!(!printed.contains("decision=none"), "{point}: {printed}");
+        assert_eq!(
+            (Journal::of(&cluster, job).releases(), Journal::of(&cluster, job).starts()),
+            (1, 1),
+            "{point}"
+        );
+    }
+    let job = submit(&cluster, "alice", UNTIL_TOLD, &["--gres=gpu:4"]);
+    wait_for_member(&cluster, job, &["running"]);
+    cluster.kill_agent("n1", Signal::KILL).unwrap();
+    cluster.start_agent("n1").unwrap();
+    // Nobody gets in beside it, and it waits alone after a requeue, for the same GPUs.
+    let beside = submit(&cluster, "alice", WORK, &["--gres=gpu:1"]);
+    cluster.program_as("alice", "scontrol").unwrap().args(["requeue", &job.to_string()]).stdout().unwrap();
+    is_undone(&cluster, job);
+    cluster.finished_output(beside, SOON).unwrap();
+    cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
+    let_end(&cluster, job);
+    let printed = cluster.finished_output(job, SOON).unwrap();
+    assert!(printed.contains("restarts=1"), "{printed}");
+    assert_eq!(Journal::of(&cluster, job).releases(), 1);
+    wait_until_settled(&cluster, job);
+}
