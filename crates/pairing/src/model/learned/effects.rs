@@ -51,6 +51,8 @@ pub(super) enum Kind {
     VictimCap,
     /// What workloads with such a profile make of a cap.
     ProfileCap,
+    /// By how much this workload's speeds alone, where they vary, were measured too high or too low.
+    Solo,
     /// This very combination.
     Pair,
 }
@@ -79,6 +81,8 @@ impl Kind {
             Self::FamilySizes => (0.05, 0.05),
             Self::Strength => (0.15, 0.15),
             Self::FamilyStrength | Self::UseStrength => (0.1, 0.1),
+            // Its amount is a standard deviation already.
+            Self::Solo => (1.0, 1.0),
             Self::Pair => (0.04, 0.08),
             // Spread over several directions.
             Self::VictimProfile | Self::AggressorProfile | Self::VictimCap | Self::ProfileCap => {
@@ -97,7 +101,7 @@ impl Kind {
     }
     /// Whether it holds for more than the workload that it was seen of: what one wins, another loses.
     pub(super) fn is_shared(self) -> bool {
-        !matches!(self, Self::Victim | Self::VictimCap | Self::Pair)
+        !matches!(self, Self::Victim | Self::VictimCap | Self::Solo | Self::Pair)
     }
 }
 
@@ -191,6 +195,8 @@ impl Effects {
             }
         }
         effects.add_strengths(own, others, expected);
+        let of_solo = expected.solo_deviation / expected.doubt;
+        effects.add(Kind::Solo, Regime::Apart, own.workload.map(|own| (own, 0)), of_solo);
         if expected.cap < 1.0 {
             let wider = expected.cap - 0.5;
             effects.add(Kind::VictimCap, Regime::Apart, own.workload.map(|own| (own, 0)), wider);

@@ -16,6 +16,9 @@ pub(super) struct Fact {
     pub(super) actors: Vec<(u32, Option<u32>, Point)>,
     /// The prior as it was: speed, doubt, overlap and cap.
     pub(super) expected: (f64, f64, f64, f64),
+    /// Standard deviation of that prior for how solo rates vary; models of earlier releases took no account of it.
+    #[serde(default)]
+    pub(super) solo_deviation: f64,
     /// What was measured.
     pub(super) speed_fraction: f64,
     /// Standard deviation of the measurement.
@@ -27,7 +30,7 @@ pub(super) struct Fact {
 impl Fact {
     pub(super) fn expected(&self) -> Expected {
         let (speed_fraction, doubt, overlap, cap) = self.expected;
-        Expected { speed_fraction, doubt, overlap, cap }
+        Expected { speed_fraction, doubt, overlap, cap, solo_deviation: self.solo_deviation }
     }
     pub(super) fn effects(&self) -> Effects {
         let actors = self.actors.iter().map(|(workload, family, point)| Actor {

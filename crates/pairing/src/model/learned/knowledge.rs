@@ -344,7 +344,7 @@ pub(super) fn added_power(tenants: &[TenantInput<'_>], speeds: &[f64]) -> Option
 
 /// A tenant without neighbours is as fast as its cap lets it be.
 fn alone(expected: &Expected) -> Prediction {
-    let deviation = if expected.cap < 1.0 { NOISE_FRACTION } else { 0.0 };
+    let deviation = if expected.cap < 1.0 { NOISE_FRACTION.hypot(expected.solo_deviation) } else { 0.0 };
     Prediction {
         speed_fraction: expected.speed_fraction,
         has_heavy_tail: false,
@@ -366,7 +366,7 @@ fn term(kind: Kind) -> usize {
         | Kind::AggressorProfile
         | Kind::Profiles
         | Kind::ProfileCap => 1,
-        Kind::Victim | Kind::Aggressor | Kind::VictimCap | Kind::Strength => 2,
+        Kind::Victim | Kind::Aggressor | Kind::VictimCap | Kind::Solo | Kind::Strength => 2,
         Kind::FamilyStrength
         | Kind::VictimFamily
         | Kind::AggressorFamily

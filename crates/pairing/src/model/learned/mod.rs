@@ -22,6 +22,7 @@ mod knowledge;
 mod misfits;
 mod prior;
 mod row;
+mod solo_curve;
 #[cfg(test)]
 mod tests;
 mod training;

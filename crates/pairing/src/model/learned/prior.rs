@@ -1,6 +1,7 @@
 //! What a workload's own solo profile lets one expect before anything was seen of it beside others: its own throughput
 //! under the cap, times contention for compute units and for memory. Sensible with any feature missing, modest with none.
 
+use super::solo_curve::{SoloCurve, small};
 use crate::model::filling::{self, Met};
 use crate::model::interface::TenantInput;
 use pillion_core::metric::Metric;
@@ -20,14 +21,14 @@ const COLLISION_LOSS: f64 = 0.25;
 /// on the same units and neither is sure to win, for a cap whose effect was not measured, and where nothing is known.
 const DOUBT_APART: f64 = 0.3;
 const DOUBT_OF_PRESSURE: f64 = 1.2;
+/// Doubt grows late: beside who uses up to a third of the units, KACE's speeds are foretold as well as beside nobody.
+const DOUBT_EXPONENT: f64 = 1.5;
 const DOUBT_OF_CAP: f64 = 0.5;
 const DOUBT_UNKNOWN: f64 = 1.5;
 /// All compute units, and a little more: loads are measured with noise, and what waits leaves room.
 const CAPACITY: f64 = 1.15;
 /// The least speed that is expected of anybody.
 const SPEED_MIN: f64 = 0.02;
-/// The caps under which throughput may have been measured alone: 0.1, 0.2, .. 0.9.
-const CAP_STEPS: usize = 9;
 
 /// How much a workload asks for, from its profile alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,8 +41,8 @@ pub(super) struct Appetite {
     filled_fraction: Option<f64>,
     /// Memory bandwidth or memory busy time, 0..=1; absent = unknown.
     memory_fraction: Option<f64>,
-    /// Speed alone under a cap of 0, 0.1, .. 1.0, growing; absent = not measured.
-    curve: Option<[f64; CAP_STEPS + 2]>,
+    /// How fast it is alone under caps; absent = not measured.
+    curve: Option<SoloCurve>,
 }
 
 /// What is expected before anything is remembered.
@@ -55,35 +56,8 @@ pub(super) struct Expected {
     pub(super) overlap: f64,
     /// Its cap; 1 = none.
     pub(super) cap: f64,
-}
-
-/// The speeds alone that are known, and between them a straight line; never falling with a wider cap.
-fn curve(profile: &WorkloadProfile) -> Option<[f64; CAP_STEPS + 2]> {
-    let known = &profile.throughput_per_second_at_cap;
-    let most = known.iter().flatten().copied().reduce(f64::max)?;
-    let full = profile.rate_per_second().unwrap_or(most);
-    let mut points = vec![(0, 0.0)];
-    let mut best = 0.0_f64;
-    for (at, throughput) in known.iter().enumerate() {
-        if let Some(throughput) = throughput {
-            best = best.max((throughput / full).clamp(SPEED_MIN, 1.0));
-            points.push((at + 1, best));
-        }
-    }
-    points.push((CAP_STEPS + 1, 1.0));
-    let mut curve = [1.0; CAP_STEPS + 2];
-    for pair in points.windows(2) {
-        let ((from, low), (to, high)) = (pair[0], pair[1]);
-        for (at, speed) in curve.iter_mut().enumerate().take(to + 1).skip(from) {
-            *speed = low + (high - low) * small(at - from) / small(to - from);
-        }
-    }
-    (most > 0.0).then_some(curve)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "at most ten")]
-fn small(count: usize) -> f64 {
-    count as f64
+    /// Standard deviation of that speed, whoever is beside it, for what its speeds alone under caps vary by more than is usual.
+    pub(super) solo_deviation: f64,
 }
 
 impl Appetite {
@@ -92,17 +66,14 @@ impl Appetite {
     }
 
     pub(super) fn of(profile: &WorkloadProfile, is_time_sliced: bool) -> Self {
-        let curve = curve(profile);
+        let curve = SoloCurve::of(profile);
         let active = profile
             .metrics
             .get(Metric::SmActiveFraction)
             .map(|active| (active + profile.metrics.get(Metric::StallFraction).unwrap_or(0.0)).min(1.0));
         let busy = profile.metrics.get(Metric::GpuBusyFraction);
         // Of all hints, what a cap takes away tells best how much is needed.
-        let sensitivity = curve.map(|curve| {
-            let lost: f64 = curve[1..=CAP_STEPS].iter().map(|speed| 1.0 - speed).sum();
-            lost / (small(CAP_STEPS) / 2.0)
-        });
+        let sensitivity = curve.map(|curve| curve.sensitivity());
         let use_fraction = if is_time_sliced { busy.or(active) } else { sensitivity.or(active).or(busy) };
         Self {
             // A device whose kernels hardly fill it is busy all the time, and still has room.
@@ -145,19 +116,15 @@ impl Appetite {
 
     /// Speed alone under a cap of 0.1, where it was measured.
     pub(super) fn speed_at_a_tenth(&self) -> Option<f64> {
-        self.curve.map(|curve| curve[1])
+        self.curve.map(|curve| curve.at(0.1))
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0..=10")]
     fn alone_at(&self, cap: f64, using: f64) -> f64 {
         if cap >= 1.0 {
             return 1.0;
         }
         if let Some(curve) = &self.curve {
-            let place = (cap * 10.0).clamp(0.0, 10.0);
-            let low = (place.floor() as usize).min(CAP_STEPS);
-            let part = place - small(low);
-            return (curve[low] + (curve[low + 1] - curve[low]) * part).max(SPEED_MIN);
+            return curve.at(cap);
         }
         // Mixes steady use (the mean, all the time) with use in bursts (everything, now and then).
         let steady = (using / cap).max(1.0);
@@ -193,7 +160,7 @@ pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expe
         let count = small(appetites.len());
         let speed_fraction = if appetites.len() < 2 { 1.0 } else { SPEED_UNKNOWN * 2.0 / count };
         let speed_fraction = speed_fraction.min(cap.max(SPEED_MIN));
-        return Expected { speed_fraction, doubt: DOUBT_UNKNOWN, overlap, cap };
+        return Expected { speed_fraction, doubt: DOUBT_UNKNOWN, overlap, cap, solo_deviation: 0.0 };
     }
     let (mut pressure, mut filled, mut memory) = (0.0, Some(0.0), 0.0);
     for other in others {
@@ -213,6 +180,8 @@ pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expe
     let contention = contested * (1.0 + MEMORY_LOSS * this.memory_or_assumed() * memory);
     let alone = this.alone_at(cap, this.use_or_assumed());
     let of_cap = if cap < 1.0 && this.curve.is_none() { DOUBT_OF_CAP } else { 0.0 };
-    let doubt = DOUBT_APART + DOUBT_OF_PRESSURE * pressure.min(1.0) + of_cap;
-    Expected { speed_fraction: (alone / contention).clamp(SPEED_MIN, 1.0), doubt, overlap, cap }
+    let doubt = DOUBT_APART + DOUBT_OF_PRESSURE * pressure.min(1.0).powf(DOUBT_EXPONENT) + of_cap;
+    let speed_fraction = (alone / contention).clamp(SPEED_MIN, 1.0);
+    let solo_deviation = this.curve.map_or(0.0, |curve| speed_fraction * curve.deviation_fraction_at(cap));
+    Expected { speed_fraction, doubt, overlap, cap, solo_deviation }
 }

@@ -158,8 +158,10 @@ fn facts(
             let key = circumstances(observation, own, tenant);
             let mean = means.entry(key.clone()).or_insert_with(|| {
                 order.push(key);
+                let solo_deviation = expected.solo_deviation;
                 let expected = (expected.speed_fraction, expected.doubt, expected.overlap, expected.cap);
-                Mean { actors, expected, is_shared: !tenant.is_self_reported, ..Mean::default() }
+                let is_shared = !tenant.is_self_reported;
+                Mean { actors, expected, solo_deviation, is_shared, ..Mean::default() }
             });
             mean.add(speed.min(SPEED_CLIP), observation);
         }
@@ -255,6 +257,7 @@ fn cap_bits(tenant: &ObservedTenant) -> u64 {
 struct Mean {
     actors: Vec<(u32, Option<u32>, Point)>,
     expected: (f64, f64, f64, f64),
+    solo_deviation: f64,
     is_shared: bool,
     weight: f64,
     sum: f64,
@@ -271,6 +274,7 @@ impl Mean {
         Fact {
             actors: self.actors.clone(),
             expected: self.expected,
+            solo_deviation: self.solo_deviation,
             speed_fraction: self.sum / self.weight,
             deviation: (1.0 / self.weight).sqrt().max(DEVIATION_MIN),
             is_shared: self.is_shared,

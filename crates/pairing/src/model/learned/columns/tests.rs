@@ -31,6 +31,7 @@ fn facts(seed: u64, count: usize, together: usize, families: u32) -> Vec<Fact> {
             actors: actors.into_iter().map(|workload| actor(&mut rng, workload, families)).collect(),
             expected: (0.7, 0.9, overlap, if overlap < 1.0 { 0.6 } else { 1.0 }),
             speed_fraction: rng.random_range(0.3..1.0),
+            solo_deviation: 0.0,
             deviation: 0.03,
             is_shared: rng.random_bool(0.9),
         }

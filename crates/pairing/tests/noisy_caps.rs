@@ -1,0 +1,110 @@
+//! What speeds alone under caps vary by is in the bound of whoever is capped, until it was seen beside others.
+
+use pillion_core::share::Sharing;
+use pillion_core::{Fraction, WorkloadKey, profile::WorkloadProfile};
+use pillion_pairing::history::{Observation, ObservedTenant};
+use pillion_pairing::model::{InterferenceModel, Learned, SpeedEstimate, TenantInput, TrainOptions, train};
+use pillion_pairing::view::ProfileBook;
+
+const DEVICE: &str = "v100";
+const HALF: Option<f64> = Some(0.5);
+
+/// Rates alone under caps of 0.3, 0.5 and 0.7 and without one, each measured once.
+fn profile(name: &str, [at_30, at_50, at_70, full]: [f64; 4]) -> WorkloadProfile {
+    let mut throughput_per_second_at_cap = [None; 9];
+    for (step, rate) in [(3, at_30), (5, at_50), (7, at_70)] {
+        throughput_per_second_at_cap[step - 1] = Some(rate);
+    }
+    WorkloadProfile {
+        throughput_per_second: Some(full),
+        throughput_per_second_at_cap,
+        family: Some(name.to_owned()),
+        run_count: 1,
+        ..WorkloadProfile::empty(WorkloadKey::new(name), DEVICE)
+    }
+}
+
+/// Two that lose nothing under a cap of a half: the one's rates agree, the other's do not. And two that use a third and four fifths of the units.
+fn profiles() -> ProfileBook {
+    ProfileBook::from(vec![
+        profile("calm", [100.0, 100.0, 100.0, 100.0]),
+        profile("noisy", [130.0, 110.0, 135.0, 100.0]),
+        profile("light", [86.0, 90.0, 94.0, 100.0]),
+        profile("heavy", [40.0, 60.0, 80.0, 100.0]),
+    ])
+}
+
+fn sharing(cap: Option<f64>) -> Sharing {
+    Sharing::Mps { cap: cap.map(Fraction::clamped), memory_limit_bytes: None }
+}
+
+fn observed(a: &str, b: &str, speeds: [f64; 2]) -> Observation {
+    let tenant = |name: &str, speed: f64| ObservedTenant {
+        workload: WorkloadKey::new(name),
+        sharing: sharing(HALF),
+        speed_fraction: Some(speed),
+        is_self_reported: false,
+    };
+    Observation {
+        device_model: DEVICE.to_owned(),
+        tenants: vec![tenant(a, speeds[0]), tenant(b, speeds[1])],
+        power_watts: None,
+        fits: true,
+        run_count: 1.0,
+        speed_fraction_deviation: None,
+    }
+}
+
+fn trained(observations: &[Observation]) -> Learned {
+    train(&profiles(), observations, &TrainOptions::default())
+}
+
+/// The speed of the first beside the second.
+fn said(model: &Learned, names: [&str; 2], cap: Option<f64>) -> SpeedEstimate {
+    let book = profiles();
+    let tenants = names.map(|name| {
+        let profile = book.get(&WorkloadKey::new(name), DEVICE).expect("its profile is known");
+        TenantInput { profile, sharing: sharing(cap) }
+    });
+    model.predict(&tenants, DEVICE).expect("profiles suffice").swap_remove(0)
+}
+
+#[test]
+fn who_was_measured_noisily_alone_is_promised_less_under_a_cap() {
+    let model = trained(&[]);
+    let (calm, noisy) = (said(&model, ["calm", "light"], HALF), said(&model, ["noisy", "light"], HALF));
+    assert!((calm.speed_fraction - noisy.speed_fraction).abs() < 0.01, "{calm:?} {noisy:?}");
+    assert!(noisy.speed_fraction_low < calm.speed_fraction_low - 0.05, "{calm:?} {noisy:?}");
+    let (calm, noisy) = (said(&model, ["calm", "light"], None), said(&model, ["noisy", "light"], None));
+    let apart = (calm.speed_fraction_low - noisy.speed_fraction_low).abs();
+    assert!(apart < 0.01, "without a cap none of it is used: {calm:?} {noisy:?}");
+}
+
+#[test]
+fn what_it_does_beside_one_neighbour_takes_that_doubt_away_beside_another() {
+    let (before, seen) = (trained(&[]), [observed("noisy", "light", [0.97, 0.9])]);
+    let after = said(&trained(&seen), ["noisy", "heavy"], HALF).speed_fraction_deviation;
+    let before = said(&before, ["noisy", "heavy"], HALF).speed_fraction_deviation;
+    assert!(after < 0.75 * before, "{before} {after}");
+    let slow = trained(&[observed("noisy", "light", [0.7, 0.9])]);
+    let told = said(&slow, ["noisy", "heavy"], HALF).speed_fraction;
+    assert!(told < said(&trained(&seen), ["noisy", "heavy"], HALF).speed_fraction - 0.1, "{told}");
+}
+
+#[test]
+fn a_neighbour_that_uses_a_third_adds_little_doubt_and_one_that_uses_most_much() {
+    let model = trained(&[]);
+    let beside = |name: &str| said(&model, ["light", name], None).speed_fraction_deviation;
+    let (nobody, light, heavy) = (beside("calm"), beside("light"), beside("heavy"));
+    assert!(light < 1.4 * nobody && heavy > 2.0 * nobody, "{nobody} {light} {heavy}");
+}
+
+#[test]
+fn a_model_that_an_earlier_release_stored_is_read() {
+    let model = trained(&[observed("calm", "light", [0.97, 0.9])]);
+    let now = serde_json::to_string(&model).expect("a model can be written");
+    let earlier = now.replace(r#","solo_deviation":0.0"#, "");
+    assert!(earlier.len() < now.len(), "nothing was taken out of {now}");
+    let read: Learned = serde_json::from_str(&earlier).expect("what was not stored is 0");
+    assert_eq!(said(&read, ["calm", "heavy"], HALF), said(&model, ["calm", "heavy"], HALF));
+}
