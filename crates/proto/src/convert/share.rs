@@ -2,7 +2,6 @@
 
 use super::field::{self, InvalidField};
 use crate::v1 as wire;
-use pillion_core::device::Mechanism;
 use pillion_core::report::ShareResult;
 use pillion_core::share::{InvalidSharing, Share, Sharing, SharingColumns};
 use pillion_core::text::quoted;
@@ -51,31 +50,31 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
         shards,
         mig_slot,
     } = wire;
+    let sharing = Sharing::try_from(SharingColumns {
+        mechanism: Some(field::mechanism(&mechanism)?),
+        cap_fraction: field::fraction("cap_fraction", cap_fraction)?,
+        ccs_mode: ccs_mode
+            .map(|mode| u8::try_from(mode).map_err(|_| InvalidSharing::Mode(mode)))
+            .transpose()?,
+        memory_limit_bytes,
+        mig_slot: mig_slot.map(|slot| slot.parse()).transpose()?,
+    })?;
+    let shards = checked_shards(shards)?;
     Ok(Share {
         decision_id: DecisionId(decision_id),
         start: field::start(&job_id, restart_count)?,
         uid: UserId(uid),
-        gres_types: checked_devices(&gres_type, &mechanism, shards)?,
-        sharing: Sharing::try_from(SharingColumns {
-            mechanism: Some(field::mechanism(&mechanism)?),
-            cap_fraction: field::fraction("cap_fraction", cap_fraction)?,
-            ccs_mode: ccs_mode
-                .map(|mode| u8::try_from(mode).map_err(|_| InvalidSharing::Mode(mode)))
-                .transpose()?,
-            memory_limit_bytes,
-            mig_slot: mig_slot.map(|slot| slot.parse()).transpose()?,
-        })?,
-        shards: checked_shards(shards)?,
+        gres_types: checked_devices(&gres_type, sharing, shards)?,
+        sharing,
+        shards,
     })
 }
 
 /// Whoever has several devices has all of each.
-fn checked_devices(text: &str, mechanism: &str, shards: u32) -> Result<GresTypes, InvalidField> {
+fn checked_devices(text: &str, sharing: Sharing, shards: Shards) -> Result<GresTypes, InvalidField> {
     let each = text.split(',').map(|one| field::name("gres_type", one.to_owned()).map(GresType));
     let all = GresTypes::try_new(each.collect::<Result<_, _>>()?)?;
-    if all.count() > 1
-        && (mechanism != Mechanism::TimeSliced.as_str() || shards != u32::from(Shards::ALL.count()))
-    {
+    if all.count() > 1 && (sharing.mechanism().is_set_up() || shards != Shards::ALL) {
         return Err(InvalidField::PartsOfSeveral(quoted(text)));
     }
     Ok(all)

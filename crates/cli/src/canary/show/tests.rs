@@ -16,15 +16,15 @@ fn run(work: Work, job: u32, outcome: Option<Outcome>) -> Run {
     }
 }
 
-fn speed(group_id: u64, speed_fraction: Option<f64>, reason: &str) -> Option<Outcome> {
-    Some(Outcome::Beside(Measured {
+fn speed(group_id: u64, speed_fraction: Option<f64>, reason: &str) -> Outcome {
+    Outcome::Beside(Measured {
         group_id: Some(group_id),
         expected_speed_fraction: Some(0.91),
         bound_speed_fraction: Some(0.84),
         speed_fraction,
         slowdown_ratio_max: Some(1.25),
         reason: reason.to_owned(),
-    }))
+    })
 }
 
 fn canary() -> (Canary, Wanted) {
@@ -51,10 +51,10 @@ fn canary() -> (Canary, Wanted) {
         run(Work::Alone { script: 0 }, 11, Some(Outcome::Alone)),
         run(Work::Alone { script: 1 }, 12, Some(Outcome::Alone)),
         run(Work::Alone { script: 2 }, 13, Some(failed)),
-        beside([0, 1], 0, 14, speed(1, Some(0.93), "")),
-        beside([0, 1], 1, 15, speed(1, Some(0.78), "")),
-        beside([0, 0], 0, 16, speed(2, None, "alone: beside 17 its promise would be at risk")),
-        beside([0, 0], 1, 17, speed(3, None, "")),
+        beside([0, 1], 0, 14, Some(speed(1, Some(0.93), ""))),
+        beside([0, 1], 1, 15, Some(speed(1, Some(0.78), ""))),
+        beside([0, 0], 0, 16, Some(speed(2, None, "alone: beside 17 its promise would be at risk"))),
+        beside([0, 0], 1, 17, Some(speed(3, None, ""))),
         beside([1, 1], 0, 18, None),
         beside([1, 1], 1, 0, None),
     ];

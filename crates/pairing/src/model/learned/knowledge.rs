@@ -9,6 +9,7 @@ use super::fit::{Evidence, Posterior};
 use super::misfits::Misfits;
 use super::prior::{self, Appetite, Expected};
 use super::row::Variances;
+use super::solo_curve::NOISE_FRACTION;
 use crate::model::interface::{Hope, TenantInput, Terms};
 use pillion_core::WorkloadKey;
 use pillion_core::metric::Metric;
@@ -18,8 +19,6 @@ use serde::{Deserialize, Serialize};
 
 /// The fastest and the slowest that anybody is expected to be beside others.
 const SPEEDS: (f64, f64) = (0.02, 0.99);
-/// Standard deviation of one measured speed, of the speed.
-pub(super) const NOISE_FRACTION: f64 = 0.033;
 /// Slow tenants are measured no more exactly than this.
 const NOISE_SPEED_MIN: f64 = 0.3;
 /// With fewer measured speeds than these, variances are what was expected of them.

@@ -5,11 +5,12 @@
 //! The constants are of KACE's solo runs, each measured twice without a cap and under one of a half: two thirds differ by less than
 //! two hundredths and some by a fifth, most of those of workloads whose rates fall with wider caps. No other set was used for them.
 
-use super::knowledge::NOISE_FRACTION;
 use pillion_core::profile::WorkloadProfile;
 
 /// The caps under which throughput may have been measured alone: 0.1, 0.2, .. 0.9.
 const CAP_STEPS: usize = 9;
+/// Standard deviation of one measured speed, of the speed.
+pub(super) const NOISE_FRACTION: f64 = 0.033;
 /// The least speed that is expected of anybody.
 const SPEED_MIN: f64 = 0.02;
 /// Standard deviation of one measured rate, of the rate, before anything is known of its workload, and how many measurements that

@@ -1,0 +1,39 @@
+//! A share of several devices, there and back; and what no job has of several.
+
+use pillion_core::share::{Share, Sharing};
+use pillion_core::{DecisionId, JobStart, Shards, SlurmJobId, UserId};
+use pillion_proto::v1 as wire;
+
+fn share() -> Share {
+    Share {
+        decision_id: DecisionId(7),
+        start: JobStart { job_id: SlurmJobId::plain(33), restart_count: 1 },
+        uid: UserId(2001),
+        gres_types: "g0,g1".parse().unwrap(),
+        sharing: Sharing::TimeSliced,
+        shards: Shards::ALL,
+    }
+}
+
+#[test]
+fn a_share_of_several_devices_is_the_same_at_the_other_end() {
+    let sent = wire::PrepareShare::from(share());
+    assert_eq!((sent.gres_type.as_str(), sent.shards), ("g0,g1", 100));
+    assert_eq!(Share::try_from(sent), Ok(share()));
+    assert_eq!(share().shards_booked(), 200);
+}
+
+#[test]
+fn nobody_has_a_part_of_several_devices_or_one_of_them_twice() {
+    let sent = wire::PrepareShare::from(share());
+    for (wrong, why) in [
+        (wire::PrepareShare { shards: 50, ..sent.clone() }, "parts of several devices"),
+        (wire::PrepareShare { mechanism: "mps".into(), ..sent.clone() }, "parts of several devices"),
+        (wire::PrepareShare { gres_type: "g0,g0".into(), ..sent.clone() }, "names no devices of a node"),
+        (wire::PrepareShare { gres_type: "g0,".into(), ..sent.clone() }, "gres_type is empty"),
+        (wire::PrepareShare { gres_type: "g0,g 1".into(), ..sent.clone() }, "allowed are letters"),
+    ] {
+        let refused = Share::try_from(wrong).map_err(|error| pillion_core::report(&error));
+        assert!(refused.as_ref().is_err_and(|text| text.contains(why)), "{why}: {refused:?}");
+    }
+}
