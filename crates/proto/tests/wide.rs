@@ -9,7 +9,7 @@ fn share() -> Share {
         decision_id: DecisionId(7),
         start: JobStart { job_id: SlurmJobId::plain(33), restart_count: 1 },
         uid: UserId(2001),
-        gres_types: "g0,g1".parse().unwrap(),
+        gres_types: "g0,g1".parse().expect("two devices"),
         sharing: Sharing::TimeSliced,
         shards: Shards::ALL,
     }
