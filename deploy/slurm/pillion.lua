@@ -676,7 +676,7 @@ local SHARD_REFUSAL = "shards are given out by Pillion alone; ask for a whole GP
   .. "--colocate if the job may share it"
 
 local function pool_refusal(name)
-  return "partition " .. name .. " is for jobs that say --colocate; write it and ask for GPUs of one node (such as "
+  return "partition " .. name .. " is managed by Pillion; write --colocate and ask for GPUs of one node (such as "
     .. "--gres=gpu:1) in a batch job, or name another partition"
 end
 

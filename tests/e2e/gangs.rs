@@ -268,3 +268,27 @@ fn whoever_dies_a_job_of_several_gpus_runs_once_and_whole() {
     assert_eq!(Journal::of(&cluster, job).releases(), 1);
     wait_until_settled(&cluster, job);
 }
+
+/// Its node dies under it: Slurm starts it again elsewhere, on the devices that were chosen at its submission, and we release it no
+/// second time.
+#[test]
+fn a_job_of_several_gpus_outlives_its_node() {
+    let spec = ClusterSpec {
+        pool_nodes: nodes_of_four(&["n1", "n2"]),
+        slurm_conf_extra: vec!["SlurmdTimeout=20".to_owned()],
+        ..ClusterSpec::default()
+    };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    let job = submit(&cluster, "alice", UNTIL_TOLD, &["--gres=gpu:3"]);
+    let node = wait_for_member(&cluster, job, &["running"]).node;
+    cluster.stop_slurmd(&node, Signal::KILL).unwrap();
+    is_undone(&cluster, job);
+    cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
+    assert_ne!(cluster.job_field(job, "NodeList").unwrap(), node);
+    let_end(&cluster, job);
+    let printed = cluster.finished_output(job, SOON).unwrap();
+    assert!(printed.contains("restarts=1"), "{printed}");
+    assert_eq!(Journal::of(&cluster, job).releases(), 1);
+    wait_until_settled(&cluster, job);
+}
