@@ -239,8 +239,10 @@ fn wrong_after_managed(
         "SLURM_JOB_NAME",
     ] {
         let was = plain.get(name).map_or("", String::as_str);
+        // What was asked for by GPU is asked for by node.
         let by_gpu = plain.get("SLURM_MEM_PER_GPU").filter(|_| name == "SLURM_MEM_PER_NODE");
-        let was = by_gpu.map_or(was, String::as_str);
+        let by_gpu = by_gpu.and_then(|mib| Some((mib.parse::<usize>().ok()? * count).to_string()));
+        let was = by_gpu.as_deref().unwrap_or(was);
         expect(format!("{name} was '{was}' and is '{}'", of(name)), was == of(name));
     }
     Ok(wrong)
