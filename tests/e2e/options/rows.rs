@@ -69,10 +69,9 @@ pub(super) static MANAGED: [Row; 37] = [
 ];
 
 /// More than one node, perhaps; or something that a shared GPU, or shards of several, cannot give.
-pub(super) static UNTOUCHED: [Row; 32] = [
+pub(super) static UNTOUCHED: [Row; 31] = [
     ("", Untouched("no GPU"), Runs),
     ("--gres=lscratch:5", Untouched("no GPU"), Runs),
-    ("--gpus=2", Untouched("from several nodes"), RunsSomehow),
     ("--gpus-per-task=2 -n2 -N1", Untouched("--ntasks=1"), Runs),
     ("--gres=gpu:g0:1,gpu:g1:1", Untouched("more than one place"), Runs),
     ("--gpus=1 --gres=gpu:1", Untouched("more than one place"), Runs),
