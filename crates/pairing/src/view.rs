@@ -275,6 +275,17 @@ pub struct WaitingJob {
     pub held: Option<String>,
 }
 
+impl WaitingJob {
+    /// Whether it gets several devices.
+    pub(crate) const fn is_wide(&self) -> bool {
+        self.device_count > 1
+    }
+    /// Why it cannot start now whatever the devices do, as a sentence; `None` = it can.
+    pub(crate) fn held_text(&self) -> Option<String> {
+        self.held.as_ref().map(|held| format!("cannot start now: {held}"))
+    }
+}
+
 /// What is known of workloads, by workload and device model.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<WorkloadProfile>", into = "Vec<WorkloadProfile>")]

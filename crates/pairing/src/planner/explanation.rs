@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 use typed_index_collections::TiVec;
-use words::{held_text, member_text};
+use words::member_text;
 
 /// Partners kept for a job that goes on waiting: it is planned again soon.
 const CANDIDATES_WAITING_MAX: usize = 4;
@@ -78,8 +78,8 @@ pub(crate) fn explain(evaluator: &Evaluator<'_, '_>, placement: &Placement, is_b
         let shared = by_class
             .entry((context.class_of[*job], *reason))
             .or_insert_with(|| explainer.of_waiting(*job, *reason));
-        let text =
-            held_text(&context.jobs[*job], *reason).map_or_else(|| Arc::clone(&shared.text), Arc::from);
+        let own = context.jobs[*job].held_text().filter(|_| *reason == Reason::Held);
+        let text = own.map_or_else(|| Arc::clone(&shared.text), Arc::from);
         Explanation { job_id: context.jobs[*job].start.job_id, text, ..shared.clone() }
     });
     Plan { parent_revision: context.view.revision, left_waiting: left_waiting.collect(), pairings }

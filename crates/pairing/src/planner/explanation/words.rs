@@ -4,7 +4,7 @@ use crate::mig::SliceSpeed;
 use crate::plan::{Candidate, Reason};
 use crate::planner::candidates::Evaluation;
 use crate::planner::placement::Instance;
-use crate::view::{FirstRun, WaitingJob};
+use crate::view::FirstRun;
 use pillion_core::mig::Slot;
 use pillion_core::{Fraction, SlowdownRatio};
 
@@ -84,10 +84,4 @@ pub(super) fn shared_instance_text(slot: Slot, speed: SliceSpeed, promise: Slowd
         speed.speed_fraction,
         promise.value().recip()
     )
-}
-
-/// Why a job cannot start now, where it says so itself.
-pub(super) fn held_text(job: &WaitingJob, reason: Reason) -> Option<String> {
-    let held = job.held.as_ref().filter(|_| reason == Reason::Held)?;
-    Some(format!("cannot start now: {held}"))
 }

@@ -123,8 +123,7 @@ impl<'v> Room<'v> {
 
     /// When all of these are free at the latest.
     fn free_at(&self, indexes: &[usize]) -> Option<UnixTime> {
-        let ends = indexes.iter().map(|index| self.spots[*index].free_at);
-        ends.max_by(|a, b| a.seconds().total_cmp(&b.seconds()))
+        latest(indexes.iter().map(|index| self.spots[*index].free_at))
     }
 
     /// So many of these that are free first.
@@ -140,10 +139,20 @@ impl<'v> Room<'v> {
     }
 }
 
+fn latest(times: impl Iterator<Item = UnixTime>) -> Option<UnixTime> {
+    times.max_by(|a, b| a.seconds().total_cmp(&b.seconds()))
+}
+
+/// Spots of a room, and when all of them are free.
+type Due = (UnixTime, usize, Vec<usize>);
+
+fn soonest(found: impl Iterator<Item = Due>) -> Option<Due> {
+    found.min_by(|a, b| a.0.seconds().total_cmp(&b.0.seconds()))
+}
+
 /// When the last of those ends who are on a device. One that nobody of ours is on is held by somebody whom only Slurm knows.
 fn end_of_tenants(device: &DeviceView, now: UnixTime) -> UnixTime {
-    let ends = device.tenants.iter().map(|tenant| tenant.time_limit_at.unwrap_or(now + FAR));
-    let last = ends.max_by(|a, b| a.seconds().total_cmp(&b.seconds()));
+    let last = latest(device.tenants.iter().map(|tenant| tenant.time_limit_at.unwrap_or(now + FAR)));
     // Whoever should have ended does any moment.
     last.map_or(now + FAR, |last| if last > now { last } else { now })
 }
@@ -213,10 +222,7 @@ impl<'v> Floor<'v> {
             let is_open = spots.iter().all(|spot| room.spots[*spot].use_ != Use::Closed);
             Some((room.free_at(&spots).filter(|_| is_open)?, at, spots))
         });
-        let Some((free_at, room, spots)) = found.min_by(|a, b| a.0.seconds().total_cmp(&b.0.seconds()))
-        else {
-            return;
-        };
+        let Some((free_at, room, spots)) = soonest(found) else { return };
         if free_at <= now {
             self.give(room, &spots, now + FAR);
         } else {
@@ -298,7 +304,7 @@ impl<'v> Floor<'v> {
             let spots = room.first_free(room.suitable(job), count)?;
             Some((room.free_at(&spots)?, at, spots))
         });
-        let (free_at, room, spots) = found.min_by(|a, b| a.0.seconds().total_cmp(&b.0.seconds()))?;
+        let (free_at, room, spots) = soonest(found)?;
         let own = &mut self.rooms[room];
         if free_at <= self.now {
             // Its devices are there, and it lacks something else of the node.

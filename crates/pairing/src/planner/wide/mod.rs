@@ -34,7 +34,7 @@ pub(super) fn plan_around(
     mut plan_narrow: impl FnMut(&ClusterView) -> Plan,
 ) -> Plan {
     let has_claim = view.alone_claims.iter().any(|claim| claim.gres_types.is_some());
-    if !has_claim && view.waiting.iter().all(|job| job.device_count == 1) {
+    if !has_claim && !view.waiting.iter().any(WaitingJob::is_wide) {
         return plan_narrow(view);
     }
     let settled = settle(view, model);
@@ -70,21 +70,19 @@ fn settle(view: &ClusterView, model: &str) -> Settled {
     let (mut pairings, mut left) = (Vec::new(), Vec::new());
     floor.take_claims(&view.alone_claims);
     for job in &view.waiting {
-        let is_wide = job.device_count > 1;
-        if let Some(held) = job.held.as_deref() {
-            let why = is_wide.then(|| explained(job, Reason::Held, words::held(held), &model));
-            left.extend(why);
+        if let Some(held) = job.held_text() {
+            left.extend(job.is_wide().then(|| explained(job, Reason::Held, held, &model)));
             continue;
         }
-        if !is_wide {
+        if !job.is_wide() {
             floor.seat_narrow(job);
             continue;
         }
         match floor.take(job) {
             Found::Devices(places) => pairings.push(started(job, view, &places, &model)),
             Found::None(wait) => {
-                let until = floor.set_apart(job, SET_APART_MAX);
-                left.push(explained(job, reason(wait), words::waiting(job, wait, until), &model));
+                let apart = floor.set_apart(job, SET_APART_MAX);
+                left.push(explained(job, reason(wait), words::waiting(job, wait, apart), &model));
             }
         }
     }
@@ -148,16 +146,12 @@ fn ends_at(job: &WaitingJob, now: UnixTime) -> Option<UnixTime> {
 impl Settled {
     /// The snapshot for jobs of one device: without what wide jobs were given, and what is set apart for them.
     fn rest(&self, view: &ClusterView) -> ClusterView {
-        let mut rest = view.clone();
-        rest.waiting.retain(|job| job.device_count == 1);
-        rest.alone_claims.retain(|claim| claim.gres_types.is_none());
-        for (device, closed) in rest.devices.iter_mut().zip(&self.closed) {
-            if let Some(why) = closed.filter(|_| device.blocked.is_none()) {
-                device.blocked = Some(why.to_owned());
-            }
-        }
-        charge(&mut rest, view, &self.pairings);
-        rest
+        let waiting = view.waiting.iter().filter(|job| !job.is_wide()).cloned().collect();
+        let alone_claims = view.alone_claims.iter().filter(|claim| claim.gres_types.is_none());
+        let closed = |place: usize| self.closed[place];
+        let rest =
+            ClusterView { alone_claims: alone_claims.cloned().collect(), ..with(view, waiting, closed) };
+        charged(rest, view, &self.pairings)
     }
 
     /// The snapshot of what is set apart: for jobs that end in time and are not among those that start elsewhere (`starting`).
@@ -165,7 +159,7 @@ impl Settled {
     fn inside(&self, view: &ClusterView, window: &Window, starting: &[Pairing]) -> Option<ClusterView> {
         let started = starts(starting);
         let ends_in_time = |job: &&WaitingJob| {
-            job.device_count == 1
+            !job.is_wide()
                 && job.held.is_none()
                 && !started.contains(&job.start.job_id)
                 && ends_at(job, view.taken_at).is_some_and(|end| end <= window.until)
@@ -174,23 +168,44 @@ impl Settled {
         if waiting.is_empty() {
             return None;
         }
-        let mut inside = ClusterView { waiting, alone_claims: Vec::new(), ..view.clone() };
-        for (place, device) in inside.devices.iter_mut().enumerate() {
-            if device.blocked.is_none() && !window.places.contains(&place) {
-                device.blocked = Some(words::ELSEWHERE.to_owned());
-            }
-        }
-        charge(&mut inside, view, &self.pairings);
-        charge(&mut inside, view, starting);
-        Some(inside)
+        let closed = |place: usize| (!window.places.contains(&place)).then_some(words::ELSEWHERE);
+        let inside = with(view, waiting, closed);
+        Some(charged(inside, view, self.pairings.iter().chain(starting)))
+    }
+}
+
+/// The same snapshot with these jobs and no claims, and with devices closed by their places.
+fn with(
+    view: &ClusterView,
+    waiting: Vec<WaitingJob>,
+    closed: impl Fn(usize) -> Option<&'static str>,
+) -> ClusterView {
+    let mut devices = view.devices.clone();
+    for (place, device) in devices.iter_mut().enumerate().filter(|(_, device)| device.blocked.is_none()) {
+        device.blocked = closed(place).map(str::to_owned);
+    }
+    ClusterView {
+        revision: view.revision,
+        taken_at: view.taken_at,
+        nodes: view.nodes.clone(),
+        devices,
+        waiting,
+        alone_claims: Vec::new(),
+        profiles: view.profiles.clone(),
+        slices: view.slices.clone(),
+        trials: view.trials.clone(),
     }
 }
 
 /// Takes from nodes what these will use of their CPUs and memory.
-fn charge(charged: &mut ClusterView, view: &ClusterView, starting: &[Pairing]) {
+fn charged<'p>(
+    mut left: ClusterView,
+    view: &ClusterView,
+    starting: impl IntoIterator<Item = &'p Pairing>,
+) -> ClusterView {
     let jobs: BTreeMap<JobStart, &WaitingJob> = view.waiting.iter().map(|job| (job.start, job)).collect();
     let mut nodes: BTreeMap<NodeName, &mut NodeView> =
-        charged.nodes.iter_mut().map(|node| (node.name.clone(), node)).collect();
+        left.nodes.iter_mut().map(|node| (node.name.clone(), node)).collect();
     for pairing in starting {
         let Some(node) = nodes.get_mut(&pairing.node) else { continue };
         for job in pairing.members.iter().filter_map(|member| jobs.get(&member.start)) {
@@ -198,4 +213,5 @@ fn charge(charged: &mut ClusterView, view: &ClusterView, starting: &[Pairing]) {
             node.memory_mib_free = node.memory_mib_free.saturating_sub(job.memory_mib);
         }
     }
+    left
 }

@@ -32,10 +32,6 @@ pub(super) fn starts(node: &NodeName, count: usize) -> String {
     format!("starts with {count} GPUs of {node}, which it shares with nobody")
 }
 
-pub(super) fn held(why: &str) -> String {
-    format!("cannot start now: {why}")
-}
-
 /// `apart`: the node some of whose devices are set apart for it.
 pub(super) fn waiting(job: &WaitingJob, wait: Wait, apart: Option<&NodeName>) -> String {
     let count = job.device_count;
