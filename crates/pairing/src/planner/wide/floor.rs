@@ -295,8 +295,9 @@ impl<'v> Floor<'v> {
 
     /// Sets devices apart for a wide job that found none, where it will first have them; gives that node. `None`: nowhere, or for
     /// others before it already.
-    pub(super) fn set_apart(&mut self, job: &WaitingJob, windows_max: usize) -> Option<&'v NodeName> {
-        if self.windows.len() >= windows_max {
+    pub(super) fn set_apart(&mut self, job: &WaitingJob, jobs_max: usize) -> Option<&'v NodeName> {
+        let kept_count = self.rooms.iter().filter(|room| room.is_kept).count();
+        if self.windows.len() + kept_count >= jobs_max {
             return None;
         }
         let count = usize::from(job.device_count);

@@ -180,6 +180,23 @@ fn who_lacks_cpus_of_a_node_keeps_it() {
     assert!(waits(&planned(&crowded), 2).1.contains("waits for CPUs or memory of its node"));
 }
 
+/// Or one user with such a job for each node would close the whole pool.
+#[test]
+fn no_more_nodes_are_kept_than_jobs_have_devices_set_apart() {
+    let nodes = ["n1", "n2", "n3", "n4", "n5", "n6"];
+    let only = |own: &str| nodes.into_iter().filter(|node| *node != own).map(NodeName::new).collect();
+    let lacking = |(id, own): (u32, &str)| WaitingJob { cpus: 60, excluded_nodes: only(own), ..wide(id, 2) };
+    let mut queue: Vec<WaitingJob> = (1..).zip(nodes).map(lacking).collect();
+    queue.extend((11..=30).map(|id| job(id, "heavy")));
+    let mut crowded = view(nodes.iter().flat_map(|node| four(node)).collect(), queue);
+    for node in &mut crowded.nodes {
+        node.cpus_free = 50;
+    }
+    let used: BTreeSet<NodeName> =
+        planned(&crowded).pairings.into_iter().map(|pairing| pairing.node).collect();
+    assert_eq!(used.len(), 2, "{used:?}");
+}
+
 /// Plays hours of a node on which small jobs come without end: whoever has been first in the queue for longer than the longest
 /// limit has started.
 #[test]
