@@ -28,7 +28,7 @@ local HEARTBEAT_LENGTH_MAX = 64 * 1024
 local OPTION_LENGTH_MAX = 256
 local MARK_PREFIXES = { "pillion1;", "pillion2;" } -- of one GPU, and of several
 local MARK_LENGTH_MAX = 520
-local GPUS_MAX = 64 -- of one node
+local GPUS_MAX = 64 -- of one node: DEVICES_MAX of crates/core/src/gres_types.rs
 local PREAMBLE_LENGTH_MAX = 256 * 1024 -- where #SBATCH lines are looked for
 local OPTION_PREFIX = "_SLURM_SPANK_OPTION_pillion_colocate="
 local DEADLINE_HINT = "PILLION_DEADLINE=" -- set by our plugin in sbatch: lua is not shown --deadline

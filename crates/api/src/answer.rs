@@ -77,12 +77,20 @@ impl Decision {
     }
     /// Which, for people: `GPU g0`, `GPUs g0,g1`.
     pub fn gpus(&self) -> String {
-        let word = if self.device_count() > 1 { "GPUs" } else { "GPU" };
-        format!("{word} {}", self.gres_type)
+        format!("{} {}", self.gpu_word(), self.gres_type)
+    }
+    /// What they are called: `GPU`, or `GPUs` where there are several.
+    pub fn gpu_word(&self) -> &'static str {
+        if self.device_count() > 1 { "GPUs" } else { "GPU" }
     }
 }
 
 impl JobStatus {
+    /// What its devices are called, as far as is known how many it has.
+    pub fn gpu_word(&self) -> &'static str {
+        self.decision.as_ref().map_or("GPU", Decision::gpu_word)
+    }
+
     /// Its own row of the decision; the scheduler sends no other.
     pub fn member(&self) -> Option<&Member> {
         self.decision.as_ref()?.members.first()

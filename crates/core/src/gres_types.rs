@@ -2,11 +2,12 @@
 
 use crate::ids::GresType;
 use crate::text::quoted;
+use crate::word::serialized_as_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The most devices of one node that a job is given; more than any node has.
+/// The most devices of one node that are believed; more than any node has. `GPUS_MAX` of `pillion.lua` is the same.
 pub const DEVICES_MAX: usize = 64;
 
 /// Devices of one node by their GRES types, in the order of Slurm's list: at least one, none twice. Rows, messages and JSON
@@ -84,18 +85,7 @@ impl FromStr for GresTypes {
     }
 }
 
-impl TryFrom<String> for GresTypes {
-    type Error = InvalidGresTypes;
-    fn try_from(text: String) -> Result<Self, InvalidGresTypes> {
-        text.parse()
-    }
-}
-
-impl From<GresTypes> for String {
-    fn from(all: GresTypes) -> Self {
-        all.to_string()
-    }
-}
+serialized_as_text!(GresTypes);
 
 impl fmt::Display for GresTypes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

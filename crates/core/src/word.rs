@@ -30,4 +30,23 @@ macro_rules! spelt_as_serialized {
     )+};
 }
 
+/// For `serde(try_from = "String", into = "String")`: by `FromStr` and `Display`.
+macro_rules! serialized_as_text {
+    ($kind:ty) => {
+        impl TryFrom<String> for $kind {
+            type Error = <Self as std::str::FromStr>::Err;
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$kind> for String {
+            fn from(value: $kind) -> Self {
+                value.to_string()
+            }
+        }
+    };
+}
+
+pub(crate) use serialized_as_text;
 pub(crate) use spelt_as_serialized;

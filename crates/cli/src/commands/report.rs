@@ -106,10 +106,7 @@ fn ran(status: &JobStatus) -> Option<String> {
         Some(fraction) if fraction > 0.0 => {
             format!("{elapsed}, beside another job for {} of it", format::fraction(Some(fraction)))
         }
-        Some(_) => {
-            let is_wide = status.decision.as_ref().is_some_and(|decision| decision.device_count() > 1);
-            format!("{elapsed}, with the {} to itself", if is_wide { "GPUs" } else { "GPU" })
-        }
+        Some(_) => format!("{elapsed}, with the {} to itself", status.gpu_word()),
         None => elapsed,
     })
 }

@@ -78,8 +78,7 @@ fn shared(status: &JobStatus) -> Option<String> {
         return is_over.then(|| "not known: nothing was measured of this run".to_owned());
     };
     if fraction == 0.0 {
-        let is_wide = status.decision.as_ref().is_some_and(|decision| decision.device_count() > 1);
-        return Some(format!("no: it had its {} to itself", if is_wide { "GPUs" } else { "GPU" }));
+        return Some(format!("no: it had its {} to itself", status.gpu_word()));
     }
     let others = match status.neighbour_count {
         0 | 1 => "one other job".to_owned(),

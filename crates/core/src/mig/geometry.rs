@@ -3,6 +3,7 @@
 use super::MigProfile;
 use crate::text::quoted;
 use crate::units::Shards;
+use crate::word::serialized_as_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -57,18 +58,7 @@ impl FromStr for Slot {
     }
 }
 
-impl TryFrom<String> for Slot {
-    type Error = InvalidSlot;
-    fn try_from(text: String) -> Result<Self, InvalidSlot> {
-        text.parse()
-    }
-}
-
-impl From<Slot> for String {
-    fn from(slot: Slot) -> Self {
-        slot.to_string()
-    }
-}
+serialized_as_text!(Slot);
 
 /// The sizes that a device can be cut into, the largest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! The names of sizes of instances, as NVIDIA prints them: `3g.40gb`, `1g.10gb+me`.
 
 use crate::text::quoted;
+use crate::word::serialized_as_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -103,15 +104,4 @@ fn number<N: FromStr>(text: &str) -> Option<N> {
     if is_plain { text.parse().ok() } else { None }
 }
 
-impl TryFrom<String> for MigProfile {
-    type Error = InvalidMigProfile;
-    fn try_from(text: String) -> Result<Self, InvalidMigProfile> {
-        text.parse()
-    }
-}
-
-impl From<MigProfile> for String {
-    fn from(profile: MigProfile) -> Self {
-        profile.to_string()
-    }
-}
+serialized_as_text!(MigProfile);

@@ -13,7 +13,7 @@ use pillion_core::{Fraction, JobStart, UnixTime};
 pub(super) const QUANTITY_MAX: f64 = 1e18;
 
 /// The most devices of a node, and of whatever else there is one a device.
-pub(super) const DEVICES_MAX: usize = 64;
+pub(super) use pillion_core::gres_types::DEVICES_MAX;
 /// The most tenants of a device at one moment, shares that an agent holds, and faults or plugins of a node.
 pub(super) const TENANTS_MAX: usize = 256;
 /// The most neighbours of a run, and looks and errors that are kept of its end.
