@@ -3,7 +3,7 @@
 use super::fate::InSlurm;
 use super::place::SINFO_FORMAT;
 use super::plan::Run;
-use crate::characterize::slurm::ask;
+use crate::characterize::slurm::{ask, known, told};
 use crate::error::CliError;
 use crate::format;
 use pillion_core::SlurmJobId;
@@ -18,8 +18,7 @@ const CLOCK_SECONDS: f64 = 3600.0;
 /// # Errors
 /// [`CliError`] where sinfo cannot be run or says no.
 pub(super) async fn nodes() -> Result<String, CliError> {
-    let said = ask("sinfo", &["--noheader", "--all", "--Node", &format!("--format={SINFO_FORMAT}")]).await?;
-    said.map_err(|said| CliError::SlurmBusy(format!("sinfo: {}", said.trim())))
+    told("sinfo", &["--noheader", "--all", "--Node", &format!("--format={SINFO_FORMAT}")]).await
 }
 
 /// The jobs of these runs by their names, those that there are or were; and whether that is sure: slurmctld forgets jobs, and not every
@@ -30,8 +29,7 @@ pub(super) async fn nodes() -> Result<String, CliError> {
 pub(super) async fn find(runs: &[&Run]) -> Result<(BTreeMap<String, SlurmJobId>, bool), CliError> {
     let names: Vec<&str> = runs.iter().map(|run| run.job_name.as_str()).collect();
     let own = format!("--name={}", names.join(","));
-    let queue = ask("squeue", &["--noheader", "--me", "--states=all", &own, "--format=%j|%i|%T"]).await?;
-    let queue = queue.map_err(|said| CliError::SlurmBusy(format!("squeue: {}", said.trim())))?;
+    let queue = told("squeue", &["--noheader", "--me", "--states=all", &own, "--format=%j|%i|%T"]).await?;
     let mut found: BTreeMap<String, SlurmJobId> = queue.lines().filter_map(named).collect();
     let mut is_sure = true;
     if names.iter().any(|name| !found.contains_key(*name)) {
@@ -54,30 +52,11 @@ pub(super) async fn find(runs: &[&Run]) -> Result<(BTreeMap<String, SlurmJobId>,
 /// # Errors
 /// [`CliError::SlurmBusy`] where the controller did not answer.
 pub(super) async fn fates(jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, InSlurm>, CliError> {
-    let listed = |jobs: &[SlurmJobId]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    let own = format!("--jobs={}", listed(jobs));
-    let mut known: BTreeMap<SlurmJobId, InSlurm> = BTreeMap::new();
-    match ask("squeue", &["--noheader", "--states=all", &own, "--format=%i|%T"]).await? {
-        Ok(text) => {
-            known.extend(
-                text.lines().filter_map(stated).map(|(job, state)| (job, InSlurm::of(&job_state(state)))),
-            );
-        }
-        // It knows none of them.
-        Err(said) if said.contains("Invalid job id") => {}
-        Err(said) => return Err(CliError::SlurmBusy(format!("squeue: {}", said.trim()))),
+    let mut fates = known(jobs, ("%i|%T", queued), ("JobID,State", accounted)).await?;
+    for job in jobs {
+        fates.entry(*job).or_insert(InSlurm::Forgotten);
     }
-    let rest: Vec<SlurmJobId> = jobs.iter().copied().filter(|job| !known.contains_key(job)).collect();
-    if !rest.is_empty() {
-        known.extend(rest.iter().map(|job| (*job, InSlurm::Forgotten)));
-        // Where nobody keeps accounts it fails.
-        let accounts = ["-X", "-n", "-P", "-j", &listed(&rest), "-o", "JobID,State"];
-        if let Ok(Ok(text)) = ask("sacct", &accounts).await {
-            let rows = text.lines().filter_map(stated).filter(|(job, _)| rest.contains(job));
-            known.extend(rows.map(|(job, state)| (job, InSlurm::by_accounts(&job_state(state)))));
-        }
-    }
-    Ok(known)
+    Ok(fates)
 }
 
 /// The user's jobs that Slurm holds, by their names.
@@ -85,14 +64,21 @@ pub(super) async fn fates(jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, In
 /// # Errors
 /// [`CliError::SlurmBusy`] where the controller did not answer.
 pub(super) async fn held() -> Result<BTreeMap<String, SlurmJobId>, CliError> {
-    let queue = ask("squeue", &["--noheader", "--me", "--format=%j|%i|%T"]).await?;
-    let queue = queue.map_err(|said| CliError::SlurmBusy(format!("squeue: {}", said.trim())))?;
+    let queue = told("squeue", &["--noheader", "--me", "--format=%j|%i|%T"]).await?;
     let jobs = queue.lines().filter_map(|line| {
         let state = job_state(line.trim().rsplit('|').next()?);
         let (name, job) = named(line)?;
         matches!(InSlurm::of(&state), InSlurm::Held(_)).then_some((name, job))
     });
     Ok(jobs.collect())
+}
+
+fn queued(line: &str) -> Option<(SlurmJobId, InSlurm)> {
+    stated(line).map(|(job, state)| (job, InSlurm::of(&job_state(state))))
+}
+
+fn accounted(line: &str) -> Option<(SlurmJobId, InSlurm)> {
+    stated(line).map(|(job, state)| (job, InSlurm::by_accounts(&job_state(state))))
 }
 
 /// `17|CANCELLED by 1000`.

@@ -1,6 +1,8 @@
 //! Slurm's own programs, asked as the user who calls.
 
 use crate::error::CliError;
+use pillion_core::SlurmJobId;
+use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
@@ -23,4 +25,52 @@ pub(crate) async fn ask(program: &str, arguments: &[&str]) -> Result<Result<Stri
         })?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) })
+}
+
+/// What a program printed.
+///
+/// # Errors
+/// As [`ask`], and [`CliError::SlurmBusy`] where it failed.
+pub(crate) async fn told(program: &str, arguments: &[&str]) -> Result<String, CliError> {
+    ask(program, arguments).await?.map_err(|said| busy(program, &said))
+}
+
+fn busy(program: &str, said: &str) -> CliError {
+    CliError::SlurmBusy(format!("{program}: {}", said.trim()))
+}
+
+/// A format of a program, and what it makes of a line.
+pub(crate) type Read<T> = (&'static str, fn(&str) -> Option<(SlurmJobId, T)>);
+
+/// What is known of these jobs: by `squeue` what slurmctld holds, by `sacct`, where there are accounts, what it has forgotten. One that
+/// nobody knows is left out.
+///
+/// # Errors
+/// [`CliError::SlurmBusy`] where the controller did not answer.
+pub(crate) async fn known<T>(
+    jobs: &[SlurmJobId],
+    queue: Read<T>,
+    accounts: Read<T>,
+) -> Result<BTreeMap<SlurmJobId, T>, CliError> {
+    let mut known = BTreeMap::new();
+    if jobs.is_empty() {
+        return Ok(known);
+    }
+    let listed = |jobs: &[SlurmJobId]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let (own, format) = (format!("--jobs={}", listed(jobs)), format!("--format={}", queue.0));
+    match ask("squeue", &["--noheader", "--states=all", &own, &format]).await? {
+        Ok(text) => known.extend(text.lines().filter_map(queue.1)),
+        // It knows none of them.
+        Err(said) if said.contains("Invalid job id") => {}
+        Err(said) => return Err(busy("squeue", &said)),
+    }
+    let rest: Vec<SlurmJobId> = jobs.iter().copied().filter(|job| !known.contains_key(job)).collect();
+    if !rest.is_empty() {
+        // Where nobody keeps accounts it fails, and nothing is known.
+        if let Ok(Ok(text)) = ask("sacct", &["-X", "-n", "-P", "-j", &listed(&rest), "-o", accounts.0]).await
+        {
+            known.extend(text.lines().filter_map(accounts.1).filter(|(job, _)| rest.contains(job)));
+        }
+    }
+    Ok(known)
 }

@@ -1,7 +1,7 @@
 //! What Slurm tells a user of his own jobs: `squeue` while it knows them, and `sacct`, where there are accounts, after that.
 
 use super::campaign::Seen;
-use crate::characterize::slurm::ask;
+use crate::characterize::slurm::known;
 use crate::error::CliError;
 use pillion_core::SlurmJobId;
 use std::collections::BTreeMap;
@@ -15,32 +15,7 @@ const ACCOUNT_FORMAT: &str = "JobID,State,ElapsedRaw,NNodes,NCPUS";
 /// # Errors
 /// [`CliError::SlurmBusy`] where the controller did not answer.
 pub(super) async fn seen(jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, Seen>, CliError> {
-    let mut known = BTreeMap::new();
-    if jobs.is_empty() {
-        return Ok(known);
-    }
-    let listed = |jobs: &[SlurmJobId]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    let queue = [
-        "--noheader",
-        "--states=all",
-        &format!("--jobs={}", listed(jobs)),
-        &format!("--format={QUEUE_FORMAT}"),
-    ];
-    match ask("squeue", &queue).await? {
-        Ok(text) => known.extend(text.lines().filter_map(queued)),
-        // All of them are forgotten.
-        Err(said) if said.contains("Invalid job id") => {}
-        Err(said) => return Err(CliError::SlurmBusy(format!("squeue: {}", said.trim()))),
-    }
-    let rest: Vec<SlurmJobId> = jobs.iter().copied().filter(|job| !known.contains_key(job)).collect();
-    if !rest.is_empty() {
-        let accounts = ["-X", "-n", "-P", "-j", &listed(&rest), "-o", ACCOUNT_FORMAT];
-        // Where nobody keeps accounts it fails, and nothing is known.
-        if let Ok(Ok(text)) = ask("sacct", &accounts).await {
-            known.extend(text.lines().filter_map(accounted));
-        }
-    }
-    Ok(known)
+    known(jobs, (QUEUE_FORMAT, queued), (ACCOUNT_FORMAT, accounted)).await
 }
 
 fn queued(line: &str) -> Option<(SlurmJobId, Seen)> {
