@@ -164,13 +164,13 @@ pub(super) fn small(count: usize) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use pillion_core::WorkloadKey;
     use proptest::prelude::*;
 
     /// Rates under caps of 0.3, 0.5 and 0.7 and without one.
-    fn profile([at_30, at_50, at_70, full]: [f64; 4]) -> WorkloadProfile {
+    pub(in crate::model::learned) fn profile([at_30, at_50, at_70, full]: [f64; 4]) -> WorkloadProfile {
         let mut throughput_per_second_at_cap = [None; 9];
         for (step, rate) in [(3, at_30), (5, at_50), (7, at_70)] {
             throughput_per_second_at_cap[step - 1] = Some(rate);

@@ -1,5 +1,7 @@
 //! What is learnt, from whom, and what is not.
 
+mod noisy_caps;
+
 use super::*;
 use crate::history::ObservedTenant;
 use pillion_core::metric::{Metric, Metrics};
@@ -48,14 +50,18 @@ fn profiles() -> Vec<WorkloadProfile> {
 }
 
 fn observed(a: &str, b: &str, speeds: [f64; 2]) -> Observation {
+    observed_under(FREE, a, b, speeds)
+}
+
+fn observed_under(sharing: Sharing, a: &str, b: &str, speeds: [f64; 2]) -> Observation {
     let tenant = |name: &str, speed: f64| ObservedTenant {
         workload: WorkloadKey::new(name),
-        sharing: FREE,
+        sharing,
         speed_fraction: Some(speed),
         is_self_reported: false,
     };
     Observation {
-        device_model: "v100".to_owned(),
+        device_model: DEVICE.to_owned(),
         tenants: vec![tenant(a, speeds[0]), tenant(b, speeds[1])],
         power_watts: None,
         fits: true,

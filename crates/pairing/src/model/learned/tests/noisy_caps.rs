@@ -1,26 +1,19 @@
 //! What speeds alone under caps vary by is in the bound of whoever is capped, until it was seen beside others.
 
+use super::super::{solo_curve, *};
+use super::{DEVICE, observed_under};
+use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
-use pillion_core::{Fraction, WorkloadKey, profile::WorkloadProfile};
-use pillion_pairing::history::{Observation, ObservedTenant};
-use pillion_pairing::model::{InterferenceModel, Learned, SpeedEstimate, TenantInput, TrainOptions, train};
-use pillion_pairing::view::ProfileBook;
+use pillion_core::{Fraction, WorkloadKey};
 
-const DEVICE: &str = "v100";
 const HALF: Option<f64> = Some(0.5);
 
 /// Rates alone under caps of 0.3, 0.5 and 0.7 and without one, each measured once.
-fn profile(name: &str, [at_30, at_50, at_70, full]: [f64; 4]) -> WorkloadProfile {
-    let mut throughput_per_second_at_cap = [None; 9];
-    for (step, rate) in [(3, at_30), (5, at_50), (7, at_70)] {
-        throughput_per_second_at_cap[step - 1] = Some(rate);
-    }
+fn profile(name: &str, rates: [f64; 4]) -> WorkloadProfile {
     WorkloadProfile {
-        throughput_per_second: Some(full),
-        throughput_per_second_at_cap,
+        workload: WorkloadKey::new(name),
         family: Some(name.to_owned()),
-        run_count: 1,
-        ..WorkloadProfile::empty(WorkloadKey::new(name), DEVICE)
+        ..solo_curve::tests::profile(rates)
     }
 }
 
@@ -39,20 +32,7 @@ fn sharing(cap: Option<f64>) -> Sharing {
 }
 
 fn observed(a: &str, b: &str, speeds: [f64; 2]) -> Observation {
-    let tenant = |name: &str, speed: f64| ObservedTenant {
-        workload: WorkloadKey::new(name),
-        sharing: sharing(HALF),
-        speed_fraction: Some(speed),
-        is_self_reported: false,
-    };
-    Observation {
-        device_model: DEVICE.to_owned(),
-        tenants: vec![tenant(a, speeds[0]), tenant(b, speeds[1])],
-        power_watts: None,
-        fits: true,
-        run_count: 1.0,
-        speed_fraction_deviation: None,
-    }
+    observed_under(sharing(HALF), a, b, speeds)
 }
 
 fn trained(observations: &[Observation]) -> Learned {
