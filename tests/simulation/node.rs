@@ -1,16 +1,17 @@
 //! One node of the simulation: a simulated machine, and an agent that can die. The agent's pure rooms are the real ones
 //! (`share::environment`, `accumulator`); what is imitated here is their shell: a socket, a journal, a process table.
 
+mod look;
+
 use crate::instances::Instances;
-use pillion_agent::accumulator::{DeviceRuns, Sample, Sighting};
+use pillion_agent::accumulator::DeviceRuns;
 use pillion_agent::share::{SharePaths, environment, is_for};
-use pillion_core::device::{DeviceDescription, Mechanism, TenantUse};
+use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::fault::FaultSigns;
 use pillion_core::health::DeviceCondition;
 use pillion_core::mig::{Geometry, Slot};
 use pillion_core::report::{
-    AgentHello, DeviceSamples, EndOrder, EndOutcome, EndResult, JobSummary, Launch, Report, ReportBody,
-    ShareResult, ToAgent,
+    AgentHello, EndOrder, EndOutcome, EndResult, JobSummary, Launch, Report, ReportBody, ShareResult, ToAgent,
 };
 use pillion_core::share::Share;
 use pillion_core::{GresType, JobStart, NodeName, UnixTime, UserId};
@@ -401,62 +402,6 @@ impl Node {
         }
     }
 
-    /// One look of the agent's sampler.
-    pub(crate) fn look(&mut self, now: UnixTime) {
-        let now = self.clock(now);
-        // A clock that was set back: it looks again.
-        self.looked_at = self.looked_at.filter(|before| *before <= now);
-        if !self.is_agent_alive || self.looked_at.is_some_and(|before| now.seconds_since(before) < 1.0) {
-            return;
-        }
-        self.looked_at = Some(now);
-        self.instances.rest();
-        let states = self.backend.read_all().expect("the devices are there");
-        let mut samples = Vec::new();
-        for (index, state) in states {
-            let state = state.expect("no device is lost here");
-            let gres_type = self.devices[index as usize].gres_type.clone();
-            let here: Vec<JobStart> =
-                self.running.iter().filter(|run| run.gres_type == gres_type).map(|run| run.start).collect();
-            let memory_bytes = self.memory_of(index, &here);
-            let sighting = |start: &JobStart| Sighting {
-                start: Some(*start),
-                memory_bytes: memory_bytes.get(start).copied(),
-                process_count: 1,
-            };
-            let sightings: Vec<Sighting> = here.iter().map(sighting).collect();
-            let progress = self.counters(&here);
-            let look =
-                Sample { at: now, reading: &state.reading, sightings: &sightings, progress: &progress };
-            self.runs.entry(gres_type.clone()).or_default().observe(&look, 5.0);
-            if !here.is_empty() {
-                let reading = state.reading;
-                let tenants = here.iter().map(|start| tenant_use(*start, &memory_bytes, &progress)).collect();
-                samples.push(pillion_core::report::DeviceSample { gres_type, reading, tenants });
-            }
-        }
-        if !samples.is_empty() {
-            self.report(ReportBody::Samples(DeviceSamples { recorded_at: now, samples }));
-        }
-    }
-
-    /// The memory that each of these holds of a device, by the driver's list of processes.
-    fn memory_of(&self, index: u32, starts: &[JobStart]) -> BTreeMap<JobStart, u64> {
-        let processes = self.lock().processes(index).expect("the device is there");
-        let of = |run: &Running| {
-            let own = processes.iter().find(|process| process.pid == run.pid)?;
-            Some((run.start, own.memory_bytes?))
-        };
-        self.running.iter().filter(|run| starts.contains(&run.start)).filter_map(of).collect()
-    }
-
-    /// How far each of these says that it is.
-    fn counters(&self, starts: &[JobStart]) -> BTreeMap<JobStart, f64> {
-        let machine = self.lock();
-        let here = self.running.iter().filter(|run| starts.contains(&run.start));
-        here.filter_map(|run| Some((run.start, machine.progress(run.client)?.done_seconds))).collect()
-    }
-
     fn report(&mut self, body: ReportBody) {
         self.journal.push_back(Report { sequence: self.next_sequence, body });
         self.next_sequence += 1;
@@ -481,20 +426,6 @@ pub(crate) fn end_those_gone(nodes: &mut [Node], slurm: &FakeSlurm, now: UnixTim
                 node.end(start, now);
             }
         }
-    }
-}
-
-fn tenant_use(
-    start: JobStart,
-    memory_bytes: &BTreeMap<JobStart, u64>,
-    progress: &BTreeMap<JobStart, f64>,
-) -> TenantUse {
-    TenantUse {
-        job_id: start.job_id,
-        restart_count: start.restart_count,
-        memory_bytes: memory_bytes.get(&start).copied(),
-        process_count: 1,
-        progress: progress.get(&start).copied(),
     }
 }
 
