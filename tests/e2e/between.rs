@@ -2,7 +2,8 @@
 //! and nobody is released on the word of an older look.
 
 use crate::leases::{
-    Journal, SCHEDULER, SLOW_RELEASE, SOON, change_before_release, stands_at, told, wait_for_fail_point,
+    Journal, SCHEDULER, SLOW_RELEASE, SOON, change_before_release, scontrol_as_alice, stands_at,
+    wait_for_fail_point, was_refused,
 };
 use pillion_core::SlurmJobId;
 use pillion_tests::wait::wait_until;
@@ -15,19 +16,6 @@ fn submit(cluster: &Cluster) -> SlurmJobId {
     cluster.submit_as("alice", WORK, &["--colocate", "--gres=gpu:1", "-c1", "--mem=100", "-t10"]).unwrap()
 }
 
-fn as_alice(cluster: &Cluster, words: &[&str]) {
-    cluster.program_as("alice", "scontrol").unwrap().args(words).stdout().unwrap();
-}
-
-/// What became of a job whose release was overtaken: it was refused, and its user can read that.
-fn was_refused(cluster: &Cluster, job: SlurmJobId, why: &str) {
-    wait_until(&format!("refusal of job {job}'s release"), SOON, || {
-        Ok(told(cluster, job, &["dropped"]).iter().any(|text| text.contains(why)))
-    })
-    .unwrap();
-    assert_eq!(Journal::of(cluster, job).releases(), 0, "job {job}");
-}
-
 #[test]
 fn what_a_user_does_before_a_release_stands() {
     let spec = ClusterSpec { whole_gpu_node_count: 1, bound_seconds: 600, ..ClusterSpec::default() };
@@ -38,12 +26,14 @@ fn what_a_user_does_before_a_release_stands() {
 
     // Held: it stays held until its user lets it go, and then it is managed as before.
     let held = submit(&cluster);
-    change_before_release(&mut cluster, held, |cluster, _| as_alice(cluster, &["hold", &held.to_string()]));
+    change_before_release(&mut cluster, held, |cluster, _| {
+        scontrol_as_alice(cluster, &["hold", &held.to_string()]);
+    });
     was_refused(&cluster, held, "the job is held");
     let fields = cluster.job(held).unwrap();
     assert_eq!((fields["JobState"].as_str(), fields["Priority"].as_str()), ("PENDING", "0"), "{fields:?}");
     assert_eq!(fields["TresPerNode"], "gres/shard:100", "{fields:?}");
-    as_alice(&cluster, &["release", &held.to_string()]);
+    scontrol_as_alice(&cluster, &["release", &held.to_string()]);
     let printed = cluster.finished_output(held, SOON).unwrap();
     assert!(printed.starts_with("partition=shared "), "{printed}");
     assert_eq!(Journal::of(&cluster, held).releases(), 1, "it was released when it could be");
@@ -52,7 +42,9 @@ fn what_a_user_does_before_a_release_stands() {
     for change in ["StartTime=now", "Partition=gpu"] {
         let left = submit(&cluster);
         let id = format!("JobId={left}");
-        change_before_release(&mut cluster, left, |cluster, _| as_alice(cluster, &["update", &id, change]));
+        change_before_release(&mut cluster, left, |cluster, _| {
+            scontrol_as_alice(cluster, &["update", &id, change]);
+        });
         assert_eq!(cluster.finished_output(left, SOON).unwrap(), "partition=gpu shards=none\n", "{change}");
         assert_eq!(Journal::of(&cluster, left).releases(), 0, "{change}");
     }
@@ -75,7 +67,7 @@ fn a_hold_outlives_the_undo_of_a_release() {
     }
     cluster.daemon(SCHEDULER).unwrap().signal(Signal::CONT);
     wait_until("release", SOON, || Ok(Journal::of(&cluster, job).releases() == 1)).unwrap();
-    as_alice(&cluster, &["hold", &job.to_string()]);
+    scontrol_as_alice(&cluster, &["hold", &job.to_string()]);
     wait_until("undo", SOON, || Ok(Journal::of(&cluster, job).undos() == 1)).unwrap();
     for node in nodes {
         cluster.scontrol(&["update", &format!("NodeName={node}"), "State=RESUME"]).unwrap();
@@ -87,6 +79,6 @@ fn a_hold_outlives_the_undo_of_a_release() {
         ("gres/shard:100", "(null)")
     );
     assert!(stands_at(&cluster, job, "release-after-release"));
-    as_alice(&cluster, &["release", &job.to_string()]);
+    scontrol_as_alice(&cluster, &["release", &job.to_string()]);
     assert_eq!(cluster.finished_output(job, SOON).unwrap(), "partition=shared shards=100\n");
 }

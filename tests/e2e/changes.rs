@@ -1,6 +1,7 @@
 //! What users change by `scontrol` in their own jobs that wait under management: refused, or taken out of management
 //! whole, and then the job runs as it was written, with that change. What does not matter changes nothing.
 
+use crate::leases::scontrol_as_alice;
 use pillion_core::SlurmJobId;
 use pillion_tests::cluster::show::Fields;
 use pillion_tests::wait::{Look, wait_for};
@@ -112,10 +113,6 @@ fn asked_outside(job: &Fields, gres: &str) -> String {
     let asks = job["TresPerNode"].replace("gres:", "gres/");
     let is_right = job["Partition"] != "shared" && asks == gres && !job.contains_key("TresPerJob");
     if is_right { String::new() } else { format!("; it is in {} and asks for {asks}", job["Partition"]) }
-}
-
-fn scontrol_as_alice(cluster: &Cluster, arguments: &[&str]) {
-    cluster.program_as("alice", "scontrol").unwrap().args(arguments).stdout().unwrap();
 }
 
 /// Does what the user was told, having held the job, as the user guide says.

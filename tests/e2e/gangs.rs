@@ -2,8 +2,8 @@
 //! what is taken back, rescued or taken out is what their users asked for.
 
 use crate::leases::{
-    Journal, SLOW_RELEASE, SOON, UNTIL_TOLD, before_release, change_before_release, let_end, standing, told,
-    wait_for_fail_point, wait_for_member, wait_until_settled,
+    Journal, SLOW_RELEASE, SOON, UNTIL_TOLD, before_release, change_before_release, let_end,
+    scontrol_as_alice, standing, wait_for_fail_point, wait_for_member, wait_until_settled, was_refused,
 };
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
@@ -44,6 +44,11 @@ fn has_whole(printed: &str, count: usize) -> BTreeSet<u32> {
 
 fn nodes_of_four(names: &[&str]) -> Vec<PoolNode> {
     names.iter().map(|name| PoolNode::new(name, "h200", Mechanism::Mps)).collect()
+}
+
+fn drain(cluster: &Cluster, node: &str) {
+    let node = format!("NodeName={node}");
+    cluster.scontrol(&["update", &node, "State=DRAIN", "Reason=test"]).unwrap();
 }
 
 #[test]
@@ -119,7 +124,7 @@ fn slurm_starts_jobs_of_several_gpus_by_itself_when_all_of_us_are_dead() {
         ClusterSpec { pool_nodes: nodes_of_four(&["n1"]), bound_seconds: 20, ..ClusterSpec::default() };
     let mut cluster = Cluster::start(spec).unwrap();
     cluster.start_pillion().unwrap();
-    cluster.scontrol(&["update", "NodeName=n1", "State=DRAIN", "Reason=test"]).unwrap();
+    drain(&cluster, "n1");
     let jobs = [1, 2].map(|_| submit(&cluster, "alice", WORK, &["--gres=gpu:2"]));
     cluster.kill_scheduler(Signal::KILL).unwrap();
     cluster.kill_agent("n1", Signal::KILL).unwrap();
@@ -146,26 +151,24 @@ fn what_a_user_does_before_a_release_of_several_gpus_stands() {
     cluster.start_pillion().unwrap();
     cluster.kill_scheduler(Signal::TERM).unwrap();
     cluster.start_scheduler_with_failpoints(SLOW_RELEASE).unwrap();
-    let as_alice = |cluster: &Cluster, words: &[&str]| {
-        cluster.program_as("alice", "scontrol").unwrap().args(words).stdout().unwrap();
-    };
 
     let held = submit(&cluster, "alice", WORK, &["--gres=gpu:2"]);
-    change_before_release(&mut cluster, held, |cluster, _| as_alice(cluster, &["hold", &held.to_string()]));
-    wait_until("refusal", SOON, || {
-        Ok(told(&cluster, held, &["dropped"]).iter().any(|text| text.contains("held")))
-    })
-    .unwrap();
+    change_before_release(&mut cluster, held, |cluster, _| {
+        scontrol_as_alice(cluster, &["hold", &held.to_string()]);
+    });
+    was_refused(&cluster, held, "the job is held");
     let fields = cluster.job(held).unwrap();
     assert_eq!((fields["JobState"].as_str(), fields["Priority"].as_str()), ("PENDING", "0"), "{fields:?}");
     assert!(fields["TresPerNode"].starts_with("gres/shard:g"), "{fields:?}");
-    as_alice(&cluster, &["release", &held.to_string()]);
+    scontrol_as_alice(&cluster, &["release", &held.to_string()]);
     has_whole(&cluster.finished_output(held, SOON).unwrap(), 2);
 
     for change in ["StartTime=now", "Partition=gpu"] {
         let left = submit(&cluster, "alice", WORK, &["--gres=gpu:2"]);
         let id = format!("JobId={left}");
-        change_before_release(&mut cluster, left, |cluster, _| as_alice(cluster, &["update", &id, change]));
+        change_before_release(&mut cluster, left, |cluster, _| {
+            scontrol_as_alice(cluster, &["update", &id, change]);
+        });
         let printed = cluster.finished_output(left, SOON).unwrap();
         assert_eq!(numbers(&printed, " gpus=").len(), 2, "{change}: {printed}");
         assert!(printed.contains(" shards=none "), "{change}: {printed}");
@@ -197,27 +200,22 @@ fn a_release_of_several_gpus_is_taken_back_whole() {
     cluster.start_pillion().unwrap();
     cluster.kill_scheduler(Signal::TERM).unwrap();
     cluster.start_scheduler_with_failpoints(SLOW_RELEASE).unwrap();
-    let drain = |cluster: &Cluster, node: &str, state: &str| {
-        let mut words = vec!["update".to_owned(), format!("NodeName={node}"), format!("State={state}")];
-        words.extend((state == "DRAIN").then(|| "Reason=test".to_owned()));
-        cluster.scontrol(&words.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
-    };
     let job = submit(&cluster, "alice", WORK, &["--gres=gpu:3"]);
     let mut drained = String::new();
     before_release(&mut cluster, job, |cluster, node| {
-        drain(cluster, node, "DRAIN");
+        drain(cluster, node);
         drained = node.to_owned();
     });
     is_undone(&cluster, job);
     has_whole(&cluster.finished_output(job, SOON).unwrap(), 3);
     assert_ne!(cluster.job_field(job, "NodeList").unwrap(), drained);
     assert_eq!((Journal::of(&cluster, job).releases(), Journal::of(&cluster, job).undos()), (1, 1));
-    drain(&cluster, &drained, "RESUME");
+    cluster.scontrol(&["update", &format!("NodeName={drained}"), "State=RESUME"]).unwrap();
 
     // The scheduler dies with the release made, and nobody comes back.
     let job = submit(&cluster, "alice", WORK, &["--gres=gpu:2"]);
     before_release(&mut cluster, job, |cluster, node| {
-        drain(cluster, node, "DRAIN");
+        drain(cluster, node);
         drained = node.to_owned();
     });
     cluster.kill_scheduler(Signal::KILL).unwrap();
@@ -258,7 +256,7 @@ fn whoever_dies_a_job_of_several_gpus_runs_once_and_whole() {
     cluster.start_agent("n1").unwrap();
     // Nobody gets in beside it, and it waits alone after a requeue, for the same GPUs.
     let beside = submit(&cluster, "alice", WORK, &["--gres=gpu:1"]);
-    cluster.program_as("alice", "scontrol").unwrap().args(["requeue", &job.to_string()]).stdout().unwrap();
+    scontrol_as_alice(&cluster, &["requeue", &job.to_string()]);
     is_undone(&cluster, job);
     cluster.finished_output(beside, SOON).unwrap();
     cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();

@@ -129,6 +129,20 @@ pub(crate) fn change_before_release(
     cluster.daemon(SCHEDULER).unwrap().signal(Signal::CONT);
 }
 
+/// What a user does to his jobs.
+pub(crate) fn scontrol_as_alice(cluster: &Cluster, words: &[&str]) {
+    cluster.program_as("alice", "scontrol").unwrap().args(words).stdout().unwrap();
+}
+
+/// What became of a job whose release was overtaken: it was refused, and its user can read that.
+pub(crate) fn was_refused(cluster: &Cluster, job: SlurmJobId, why: &str) {
+    wait_until(&format!("refusal of job {job}'s release"), SOON, || {
+        Ok(told(cluster, job, &["dropped"]).iter().any(|text| text.contains(why)))
+    })
+    .unwrap();
+    assert_eq!(Journal::of(cluster, job).releases(), 0, "job {job}");
+}
+
 /// What was told of a job as events of one kind, and why.
 pub(crate) fn told(cluster: &Cluster, job: SlurmJobId, kinds: &[&str]) -> Vec<String> {
     let explained = explain(cluster, job).unwrap().unwrap_or_default();

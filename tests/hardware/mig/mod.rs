@@ -11,7 +11,7 @@ use pillion_core::mig::{Geometry, Slot};
 use pillion_device::mechanism::mig::{Access, Instance, MigMode};
 use pillion_device::nvidia::Nvidia;
 use pillion_device::{DeviceError, MigControl as _};
-use pillion_tests::wait::now;
+use pillion_tests::wait::{Look, now, wait_for};
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -155,17 +155,14 @@ impl Bench {
             .collect();
         expected.sort_by_key(|instance| instance.slot.start);
         // A process that another thread begins is a copy of this one, with all its files, until it is its own program.
-        let begun = now();
-        loop {
+        wait_for(title, COPY_LIFE_MAX, || {
             let layout = self.nvidia.layout(0).unwrap();
             assert_eq!(layout.mode, MigMode::On, "{title}");
-            if layout.instances == expected {
-                return;
-            }
-            let is_over = begun.elapsed() > COPY_LIFE_MAX;
-            assert!(!is_over, "{title}: {:?}, and not {expected:?}", layout.instances);
-            std::thread::yield_now();
-        }
+            let is_it = layout.instances == expected;
+            let seen = || format!("{:?}, and not {expected:?}", layout.instances);
+            Ok(if is_it { Look::Ready(()) } else { Look::NotYet(seen()) })
+        })
+        .unwrap();
     }
 
     /// Where one lies no other is made, and what is refused changes nothing.
