@@ -221,7 +221,8 @@ make_root() {
 
 # Machines of their own, with systemd as process 1 (tests/install): what all of them have, and besides it what hosts of a kind
 # have, each a layer above the first. Their digest names the folder.
-MACHINE_BASE=(systemd-sysv dbus iproute2 procps patch munge slurm-client)
+# python3 and python3-apt: what Ansible asks of a host; rpm: to install ours on a host that has another way to what they depend on.
+MACHINE_BASE=(systemd-sysv dbus iproute2 procps patch munge slurm-client python3 python3-apt rpm)
 MACHINE_KINDS=("controller slurmctld postgresql" "node slurmd slurm-wlm-basic-plugins")
 
 # find_machines: sets PILLION_MACHINES to the folder with the layers, making them if need be.

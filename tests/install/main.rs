@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
+mod role;
+mod rpms;
 mod site;
 
 use pillion_tests::guide::{Block, blocks};
@@ -102,6 +104,7 @@ fn install(site: &Site, reader: &mut Reader) {
     reader.types(site, "echo 'deb ");
     reader.types(site, "apt-get install -y pillion-scheduler");
     reader.types(site, "apt-get install -y pillion-agent");
+    reader.types(site, "apt-get install -y pillion-slurm");
     for (machine, before) in site.machines().zip(before) {
         assert_eq!(machine.types(files).unwrap(), before, "Slurm's files on {}", machine.name());
     }
@@ -134,14 +137,17 @@ fn follow_slurm(machine: &Machine) {
     assert_eq!(machine.types(copies).unwrap(), two, "of a Slurm that may still run");
 }
 
-/// What is in the files that setup changes, and what it enables.
+/// What is in the files that setup changes.
+fn files_of_setup(machine: &Machine) -> String {
+    let shown =
+        format!("for file in {CHANGED}; do ls -ln --time-style=+ $file; cat $file; done 2>&1 || true");
+    machine.types(&shown).unwrap()
+}
+
+/// The same, and what it enables.
 fn of_setup(machine: &Machine) -> String {
     let units = "systemctl is-enabled pillion-scheduler.service pillion-rescue.timer pillion-agent.service 2>&1 || true";
-    machine
-        .types(&format!(
-            "for file in {CHANGED}; do ls -ln --time-style=+ $file; cat $file; done 2>&1 || true; {units}"
-        ))
-        .unwrap()
+    files_of_setup(machine) + &machine.types(units).unwrap()
 }
 
 /// What is wrong is said in one sentence, and nothing is changed.
@@ -200,19 +206,32 @@ fn make_pool(site: &Site, reader: &mut Reader) {
         )
         .unwrap();
     assert_eq!(of_setup(controller), after, "done again");
-    for name in ["slurm.conf", "gres.conf", "plugstack.conf"] {
-        let text = controller.types(&format!("cat /etc/slurm/{name}")).unwrap();
-        for node in &site.nodes {
-            node.writes(&format!("/etc/slurm/{name}"), &text).unwrap();
-        }
-    }
+    site.bring_slurm_files(&["slurm.conf", "gres.conf", "plugstack.conf"]);
     reader.types(site, "systemctl restart slurmctld");
     reader.types(site, "systemctl restart slurmd");
-    // The other node has a new slurm.conf, too; its slurmd is not started again for it.
     site.wait_for_nodes();
     reader.types(site, "systemctl restart slurmctld");
     site.wait_for_nodes();
     reader.types(site, "scontrol update NodeName=n1 State=RESUME");
+}
+
+/// Waits until the scheduler's unit has failed, which is never started again; what it said.
+fn fails_for_good(controller: &Machine) -> String {
+    wait_until("end of a scheduler that lacks what it needs", SOON, || {
+        Ok(state_of(controller, SCHEDULER, "ActiveState") == "failed")
+    })
+    .unwrap();
+    assert_eq!(state_of(controller, SCHEDULER, "NRestarts"), "0");
+    assert_eq!(state_of(controller, SCHEDULER, "ExecMainStatus"), "78");
+    controller.types("journalctl -u pillion-scheduler -o cat --no-pager").unwrap()
+}
+
+/// A statement to the private database, tried until it answers.
+fn asked(statement: &str) -> String {
+    let psql = format!(
+        "PGPASSWORD=$(cat /var/lib/pillion/postgres/password) psql -qh /var/lib/pillion/postgres -U pillion postgres -c \"{statement}\""
+    );
+    format!("for try in $(seq 100); do {psql} 2>/dev/null && break; sleep 0.2; done")
 }
 
 /// Without PostgreSQL: one failed unit, one sentence, and no restarts.
@@ -222,19 +241,39 @@ fn fail_without_postgres(site: &Site) {
         .types("systemctl stop pillion-scheduler; mv /usr/lib/postgresql /usr/lib/postgresql.away")
         .unwrap();
     controller.types("systemctl start pillion-scheduler").unwrap();
-    wait_until("end of a scheduler without PostgreSQL", SOON, || {
-        Ok(state_of(controller, SCHEDULER, "ActiveState") == "failed")
-    })
-    .unwrap();
-    assert_eq!(state_of(controller, SCHEDULER, "NRestarts"), "0");
-    assert_eq!(state_of(controller, SCHEDULER, "ExecMainStatus"), "78");
-    let said = controller.types("journalctl -u pillion-scheduler -o cat --no-pager").unwrap();
+    let said = fails_for_good(controller);
     assert!(said.contains("PostgreSQL"), "{said}");
     controller.types("mv /usr/lib/postgresql.away /usr/lib/postgresql; systemctl reset-failed").unwrap();
 }
 
+/// A database that a later release has had: one failed unit, one sentence, no restarts; and the copy of before, as
+/// docs/upgrade.md has it.
+fn fail_on_newer_schema(site: &Site) {
+    let controller = &site.controller;
+    let later = "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
+        values (99991231235959, 'of a later release', true, '', 1)";
+    controller
+        .types(&format!(
+            "systemctl stop pillion-scheduler && cp -a /var/lib/pillion/postgres /var/lib/pillion/postgres.before
+             systemctl start pillion-scheduler && {} && systemctl restart pillion-scheduler",
+            asked(later)
+        ))
+        .unwrap();
+    let said = fails_for_good(controller);
+    assert!(said.contains("migration 99991231235959"), "{said}");
+    assert_eq!(said.matches("newer than this program").count(), 1, "{said}");
+    controller
+        .types(
+            "rm -r /var/lib/pillion/postgres && mv /var/lib/pillion/postgres.before /var/lib/pillion/postgres
+             systemctl reset-failed",
+        )
+        .unwrap();
+}
+
 fn start_daemons(site: &Site, reader: &mut Reader) {
     fail_without_postgres(site);
+    site.controller.types("systemctl start pillion-scheduler").unwrap();
+    fail_on_newer_schema(site);
     site.controller.types("systemctl start pillion-scheduler").unwrap();
     let user = site.controller.types("ps -o user= -C pillion-scheduler").unwrap();
     assert_eq!(user.trim(), "slurm", "the scheduler runs as SlurmUser");
@@ -304,21 +343,46 @@ fn share(site: &Site, reader: &mut Reader) -> [String; 2] {
     pair
 }
 
-/// The packages come anew while a pair runs, as at an upgrade: no service is started again and no file of an admin's is touched.
-fn renew(site: &Site, pair: &[String]) {
-    let machines = [(&site.controller, SCHEDULER), (site.machine("n1"), "pillion-agent.service")];
-    for (machine, unit) in machines {
-        let files = format!("sha256sum {CONFIG} {SLURM_CONF} /etc/slurm/gres.conf /etc/slurm/plugstack.conf");
-        let before = (state_of(machine, unit, "MainPID"), machine.types(&files).unwrap());
-        assert_ne!(before.0, "0");
+/// The next release comes while a pair runs, and goes again, host after host in two orders: no service is started again, no file of
+/// an admin's is touched, no node drains and no job ends.
+fn upgrade(site: &Site, pair: &[String]) {
+    for machine in site.machines() {
         machine
-            .types("apt-get install -y --reinstall $(dpkg-query -W -f '${Package} ' 'pillion-*')")
+            .types(
+                "echo 'deb [trusted=yes] file:///srv/pillion/next ./' >/etc/apt/sources.list.d/next.list && apt-get update",
+            )
             .unwrap();
-        assert_eq!((state_of(machine, unit, "MainPID"), machine.types(&files).unwrap()), before);
     }
+    for name in ["n1", "controller", "n2"] {
+        renewed(site, name, pair, "-2", "apt-get upgrade -y");
+    }
+    let back =
+        "dpkg-query -W -f '${db:Status-Status} ${Package}=0.1.0-1\n' 'pillion-*' | sed -n 's/^installed //p'";
+    for name in ["controller", "n2", "n1"] {
+        renewed(site, name, pair, "-1", &format!("apt-get install -y --allow-downgrades $({back})"));
+    }
+}
+
+/// Types it on a host whose packages are then of this release, and whose services are the same processes.
+fn renewed(site: &Site, name: &str, pair: &[String], release: &str, line: &str) {
+    let machine = site.machine(name);
+    let of_daemons = || {
+        let pid = |unit: &str| state_of(machine, unit, "MainPID");
+        let files = format!("sha256sum {CONFIG} {CHANGED} 2>/dev/null || true");
+        (pid(SCHEDULER), pid("pillion-agent.service"), machine.types(&files).unwrap())
+    };
+    let before = of_daemons();
+    assert!(name == "n2" || (before.0 == "0") != (before.1 == "0"), "{name} has one of ours: {before:?}");
+    machine.types(line).unwrap();
+    let versions = "dpkg-query -W -f '${db:Status-Status} ${Version}\n' 'pillion-*' | sed -n 's/^installed //p' | sort -u";
+    let versions = machine.types(versions).unwrap();
+    assert!(versions.lines().count() == 1 && versions.trim().ends_with(release), "{name}: {versions}");
+    assert_eq!(of_daemons(), before, "{name}");
     for job in pair {
-        assert_eq!(site.job(job, "JobState"), "RUNNING", "job {job}");
+        assert_eq!(site.job(job, "JobState"), "RUNNING", "job {job} while {name} is renewed");
     }
+    let states = site.controller.types("sinfo -h -N -o '%N %t'").unwrap();
+    assert!(!states.contains("drain") && !states.contains("down"), "{states}");
 }
 
 /// The packages go while a pair runs: no job ends, no node drains, and what Slurm names is still there.
@@ -359,7 +423,7 @@ fn a_site_is_made_by_the_quickstart_and_packages_go_without_harm() {
     start_daemons(&site, &mut reader);
     let pair = share(&site, &mut reader);
     assert_eq!(environment(&site), before, "of a job that asked for nothing");
-    renew(&site, &pair);
+    upgrade(&site, &pair);
     remove(&site, &pair);
     assert_eq!(environment(&site), before, "of a job that asked for nothing");
     assert!(reader.blocks.is_empty(), "the quickstart has more steps than this");

@@ -22,17 +22,7 @@ impl Site {
     /// Boots them and starts Slurm.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let machine = |name: &str, kind: &str, gpu_count| {
-            let spec = MachineSpec {
-                name,
-                kind,
-                gpu_count,
-                layers: &given("PILLION_MACHINES"),
-                shared: &given("PILLION_PACKAGES"),
-                folder: folder.path(),
-            };
-            Machine::boot(spec).unwrap()
-        };
+        let machine = |name, kind, gpu_count| machine(folder.path(), name, kind, gpu_count);
         let controller = machine("controller", "controller", 0);
         let nodes = vec![machine("n1", "node", 2), machine("n2", "node", 2)];
         let site = Self { controller, nodes, folder };
@@ -75,6 +65,16 @@ impl Site {
         .unwrap_or_else(|error| panic!("{error:?}\n{}", self.logs()));
     }
 
+    /// What the controller has of Slurm's files, on all nodes.
+    pub(crate) fn bring_slurm_files(&self, names: &[&str]) {
+        for name in names {
+            let text = self.controller.types(&format!("cat /etc/slurm/{name}")).unwrap();
+            for node in &self.nodes {
+                node.writes(&format!("/etc/slurm/{name}"), &text).unwrap();
+            }
+        }
+    }
+
     /// What alice submits: the number of the job.
     pub(crate) fn submits(&self, line: &str) -> String {
         let said = self.controller.types_as(USER, &format!("sbatch --parsable {line}")).unwrap();
@@ -109,6 +109,12 @@ impl Site {
     }
 }
 
+/// One machine, with our packages at `/srv/pillion`.
+pub(crate) fn machine(folder: &Path, name: &str, kind: &str, gpu_count: usize) -> Machine {
+    let (layers, shared) = (given("PILLION_MACHINES"), given("PILLION_PACKAGES"));
+    Machine::boot(MachineSpec { name, kind, gpu_count, layers: &layers, shared: &shared, folder }).unwrap()
+}
+
 /// The ends of a machine's logs.
 fn tell(machine: &Machine) -> String {
     let said = machine.types(
@@ -119,7 +125,7 @@ fn tell(machine: &Machine) -> String {
 }
 
 /// A folder that `tests/run install` names.
-fn given(variable: &str) -> PathBuf {
+pub(crate) fn given(variable: &str) -> PathBuf {
     let value =
         std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run `tests/run install`"));
     Path::new(&value).to_owned()

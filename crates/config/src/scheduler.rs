@@ -135,10 +135,13 @@ pub struct DatabaseConfig {
     /// events can tell. What was learnt from them, and what sharing gained by the hour, is kept for ever. 0: all of it for ever.
     #[schemars(range(min = 0, max = 36500))]
     pub history_kept_days: u32,
-    /// How many days the samples of the devices are kept: some 6 MB for an hour of a device with work on it, at most a tenth of that
-    /// without.
+    /// How many days the samples of the devices are kept: some 14 MB a day of each device.
     #[schemars(range(min = 1, max = 3650))]
     pub samples_kept_days: u32,
+    /// How far apart the samples of a device are that are kept, besides one whenever a job comes to it or goes. Agents look more often
+    /// (agent.sample_period_seconds), and what is of the moment goes by that; of what is kept the scheduler reads the power of a sharing.
+    #[schemars(range(min = 1, max = 3600))]
+    pub sample_period_seconds: u32,
 }
 
 /// `[listen]`: where agents and command lines connect.
@@ -454,7 +457,13 @@ impl Default for Scheduler {
 
 impl Default for DatabaseConfig {
     fn default() -> Self {
-        Self { url: None, binary_directory: None, history_kept_days: 400, samples_kept_days: 14 }
+        Self {
+            url: None,
+            binary_directory: None,
+            history_kept_days: 400,
+            samples_kept_days: 7,
+            sample_period_seconds: 10,
+        }
     }
 }
 

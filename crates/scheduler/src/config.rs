@@ -25,6 +25,7 @@ pub fn settings(config: &Scheduler) -> Settings {
         mode: config.mode,
         history_kept: days(config.database.history_kept_days),
         samples_kept: Duration::from_hours(24 * u64::from(config.database.samples_kept_days)),
+        sample_period: Duration::from_secs(u64::from(config.database.sample_period_seconds)),
         policy: Policy { first_runs: first_runs(config), ..policy(&config.policy) },
         alone_devices_max: config.policy.alone_devices_max,
         credit_runs: config.policy.credit_runs,

@@ -80,6 +80,8 @@ pub struct Settings {
     pub history_kept: Option<Duration>,
     /// How long device samples are kept.
     pub samples_kept: Duration,
+    /// How far apart those of a device are that are kept at all.
+    pub sample_period: Duration,
     /// When the model is trained.
     pub training: Training,
     /// How the speed of tenants is followed.
@@ -116,7 +118,8 @@ impl Default for Settings {
             gpu_types: BTreeMap::new(),
             plain_jobs: PlainJobs::Refused,
             history_kept: None,
-            samples_kept: Duration::from_hours(14 * 24),
+            samples_kept: Duration::from_hours(7 * 24),
+            sample_period: Duration::from_secs(10),
             training: Training::default(),
             pace: PaceSettings::default(),
             rules: Vec::new(),

@@ -1,6 +1,9 @@
 //! Row 8 of the way of a job: what an agent says becomes durable, once each. Called by `grpc::agent` for every message of a
 //! stream, and by the simulation; knows nothing of the wire.
 
+mod thinned;
+
+use self::thinned::Stored;
 use crate::agents::StreamId;
 use crate::context::Context;
 use crate::metrics::Miss;
@@ -16,18 +19,19 @@ use pillion_core::report::{
 use pillion_core::{NodeName, WorkloadName};
 use pillion_store::{Event, Naming, ObservedJob};
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{info, warn};
 
 /// The receiver of agents' messages.
 pub struct Ingest {
     context: Arc<Context>,
     distrust: Distrust,
+    stored: Mutex<Stored>,
 }
 
 impl Ingest {
     pub fn new(context: Arc<Context>) -> Self {
-        Self { context, distrust: Distrust::default() }
+        Self { context, distrust: Distrust::default(), stored: Mutex::default() }
     }
 
     /// Stores a report, where it is true, and answers what to acknowledge. `None`: Slurm was not scanned since, and nobody
@@ -59,24 +63,29 @@ impl Ingest {
             // Before it counts as stored: naming twice changes nothing, and an answer that was lost is made up for.
             self.name_workload(launch).await?;
         }
-        if let Some(report) = report
-            && self.context.store.ingest(node, journal_id, &self.kept(node, &report)).await?
-        {
-            self.context.board_mut().reported_at = Some(self.context.now());
-            self.react(node, &report.body).await?;
+        if let Some(report) = report {
+            let kept = self.kept(node, &report);
+            if self.context.store.ingest(node, journal_id, &kept).await? {
+                if let ReportBody::Samples(stored) = &kept.body {
+                    self.stored.lock().unwrap_or_else(PoisonError::into_inner).were(node, stored);
+                }
+                self.context.board_mut().reported_at = Some(self.context.now());
+                self.react(node, &report.body).await?;
+            }
         }
         Ok(true)
     }
 
-    /// What of a report is kept: of an observed node not each sample, but how busy its devices were minute by minute.
+    /// What of a report is kept: not each sample, and of an observed node none, but how busy its devices were minute by minute.
     fn kept<'a>(&self, node: &NodeName, report: &'a Report) -> Cow<'a, Report> {
-        match &report.body {
-            ReportBody::Samples(samples) if self.context.agents.observes(node) => {
-                let empty = DeviceSamples { recorded_at: samples.recorded_at, samples: Vec::new() };
-                Cow::Owned(Report { body: ReportBody::Samples(empty), ..report.clone() })
-            }
-            _ => Cow::Borrowed(report),
-        }
+        let ReportBody::Samples(taken) = &report.body else { return Cow::Borrowed(report) };
+        let samples = if self.context.agents.observes(node) {
+            DeviceSamples { recorded_at: taken.recorded_at, samples: Vec::new() }
+        } else {
+            let period = self.context.settings.sample_period;
+            self.stored.lock().unwrap_or_else(PoisonError::into_inner).due(node, taken, period)
+        };
+        Cow::Owned(Report { body: ReportBody::Samples(samples), ..report.clone() })
     }
 
     /// What of a report counts; `None`: nobody can say yet.

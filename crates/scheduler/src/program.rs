@@ -138,6 +138,8 @@ mod tests {
             source: sqlx::Error::PoolTimedOut,
         };
         assert!(!needs_somebody(&anyhow::Error::new(not_responding).context("cannot open")));
+        let newer = ConnectError::NewerSchema { found: 2, known: 1 };
+        assert!(needs_somebody(&anyhow::Error::new(newer).context("cannot open")));
     }
 
     #[test]

@@ -81,6 +81,11 @@ impl Machine {
         &self.name
     }
 
+    /// Process 1, as this side numbers it.
+    pub fn process_one(&self) -> u32 {
+        self.process_one
+    }
+
     /// A line of a shell, typed by root.
     pub fn program(&self, line: &str) -> Program {
         Program::new("nsenter")

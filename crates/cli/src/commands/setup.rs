@@ -201,6 +201,7 @@ fn say(plan: &Plan) {
 #[derive(Serialize)]
 struct Shown<'a> {
     diff: &'a str,
+    files: &'a [String],
     units: &'a [String],
     first: &'a [String],
     by_hand: &'a [String],
@@ -214,11 +215,19 @@ fn answer(plan: &Plan) -> Answer {
     let units: Vec<String> =
         plan.units.iter().map(|unit| format!("systemctl enable --now {}", unit.name)).collect();
     let left = plan.left.iter().map(|(_, why)| why.as_str()).collect();
-    shown(&Shown { diff: &diff, units: &units, first: &plan.must_first, by_hand: &plan.by_hand, left })
+    let files: Vec<String> = plan.files.iter().map(|change| change.path.display().to_string()).collect();
+    shown(&Shown {
+        diff: &diff,
+        files: &files,
+        units: &units,
+        first: &plan.must_first,
+        by_hand: &plan.by_hand,
+        left,
+    })
 }
 
 fn answer_of_undo(undo: &Undo, folder: &Path) -> Answer {
-    let (mut diff, mut units) = (String::new(), Vec::new());
+    let (mut diff, mut files, mut units) = (String::new(), Vec::new(), Vec::new());
     for step in &undo.steps {
         match step {
             Step::ClearBeside { .. } => {}
@@ -228,12 +237,13 @@ fn answer_of_undo(undo: &Undo, folder: &Path) -> Answer {
                     bytes.as_ref().map(|it| String::from_utf8_lossy(it).into_owned())
                 };
                 diff += &diff_of(path, text(before).as_deref(), text(after).as_deref());
+                files.push(path.display().to_string());
             }
             Step::Unit { name, .. } => units.push(format!("systemctl disable --now {name}")),
         }
     }
     let left = undo.left.iter().map(String::as_str).collect();
-    shown(&Shown { diff: &diff, units: &units, first: &[], by_hand: &[], left })
+    shown(&Shown { diff: &diff, files: &files, units: &units, first: &[], by_hand: &[], left })
 }
 
 fn shown(shown: &Shown<'_>) -> Answer {

@@ -1,5 +1,7 @@
 //! A host in a folder: what is done in which order, cut off after any step, undone, and edited by somebody in between.
 
+mod hosts;
+
 use super::*;
 use crate::slurm_conf::{Files, Pool};
 use std::collections::BTreeMap;

@@ -11,6 +11,10 @@ const HOOKS: [(&str, &str, &str); 3] = [
     ("EpilogSlurmctld", "/etc/slurm/pillion/epilog_slurmctld", "/etc/slurm/pillion/epilog_slurmctld"),
 ];
 
+/// Hooks of nodes run on all of them.
+const EVERY_NODE: &str = "every node needs the package pillion-slurm before it gets this slurm.conf, those outside the pool too: a Prolog or \
+     Epilog that is named and not there drains the node at its next job";
+
 /// Where a setting stands that holds: Slurm uses the last one.
 pub(super) fn find(proposal: &Proposal, key: &str) -> Option<(String, Pair)> {
     let lines = proposal.files.read(SLURM_CONF);
@@ -85,7 +89,12 @@ fn select_parameters(proposal: &mut Proposal) {
 /// A hook of the site stays; ours is called from it.
 fn hook(proposal: &mut Proposal, key: &str, script: &str, call: &str) {
     match find(proposal, key) {
-        None => proposal.files.append(SLURM_CONF, &format!("{key}={script}\n")),
+        None => {
+            if key != "EpilogSlurmctld" {
+                proposal.note(EVERY_NODE);
+            }
+            proposal.files.append(SLURM_CONF, &format!("{key}={script}\n"));
+        }
         Some((_, pair)) if pair.value.contains("pillion") => {}
         Some((_, pair)) if pair.value.contains('*') => {
             proposal.note(format!("{key}={} takes every script of a folder: install {script} there", pair.value));

@@ -8,12 +8,8 @@ use std::str::FromStr as _;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// The migrations, embedded. A database that is newer than this release is fine: migrations only expand.
-pub static MIGRATOR: Migrator = {
-    let mut migrator = sqlx::migrate!("../../migrations");
-    migrator.ignore_missing = true;
-    migrator
-};
+/// The migrations, embedded. A database that has one that is not among them was in the hands of a later release, and is refused.
+pub static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
 
 /// The most connections that one scheduler opens.
 const CONNECTIONS_MAX: u32 = 8;
@@ -49,6 +45,18 @@ pub enum ConnectError {
         /// The last answer.
         source: sqlx::Error,
     },
+    /// A later release has been at work there.
+    #[error(
+        "the database's schema is newer than this program: it has migration {found}, and this program knows those up to {known}; \
+         install the release again that made it, or a later one, or restore the copy of the database from before that upgrade \
+         (docs/upgrade.md)"
+    )]
+    NewerSchema {
+        /// The first migration that the database has and this program does not: a date and a time.
+        found: i64,
+        /// The last one that this program has.
+        known: i64,
+    },
     /// The schema cannot be brought up to date.
     #[error("the database's schema cannot be brought up to date")]
     Migrate(#[source] MigrateError),
@@ -62,7 +70,21 @@ impl ConnectError {
             Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
                 lacks_rights(error)
             }
-            Self::Url(_) | Self::Refused(_) | Self::Unverified(_) | Self::Migrate(_) => true,
+            Self::Url(_)
+            | Self::Refused(_)
+            | Self::Unverified(_)
+            | Self::NewerSchema { .. }
+            | Self::Migrate(_) => true,
+        }
+    }
+
+    fn migrating(error: MigrateError) -> Self {
+        match error {
+            MigrateError::VersionMissing(found) => {
+                let known = MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or_default();
+                Self::NewerSchema { found, known }
+            }
+            error => Self::Migrate(error),
         }
     }
 }
@@ -83,7 +105,8 @@ impl PgStore {
 
     /// Connects to `url`, waiting up to `timeout` for the server, and applies the migrations that it lacks.
     ///
-    /// Several schedulers may do so at once: Postgres lets one migrate at a time.
+    /// Several schedulers may do so at once: Postgres lets one migrate at a time. Where the schema is newer than this program
+    /// nothing is applied; who has connected before goes on.
     ///
     /// # Errors
     /// [`ConnectError`], where waiting longer would not help or `timeout` is over.
@@ -92,7 +115,7 @@ impl PgStore {
         let options = options.application_name("pillion-scheduler").disable_statement_logging();
         let mut first = reach(&options, timeout).await?;
         // Not `run`: its bounds keep this future from being sent to another thread.
-        MIGRATOR.run_direct(None, &mut first, false).await.map_err(ConnectError::Migrate)?;
+        MIGRATOR.run_direct(None, &mut first, false).await.map_err(ConnectError::migrating)?;
         // Only politeness: the server notices by itself.
         let _ = first.close().await;
         let pool = PgPoolOptions::new()

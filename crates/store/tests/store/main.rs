@@ -8,6 +8,7 @@ mod conformance;
 mod credit;
 mod faults;
 mod fixtures;
+mod growth;
 mod learning;
 mod memory;
 mod mig;

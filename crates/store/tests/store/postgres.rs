@@ -7,7 +7,7 @@ use pillion_core::device::Reading;
 use pillion_core::metric::{Metric, MetricSource, Metrics, Throttle};
 use pillion_core::report::{DeviceSample, DeviceSamples, Report, ReportBody};
 use pillion_core::{NodeName, Revision, UnixTime, WorkloadKey};
-use pillion_store::postgres::{ConnectError, PgStore};
+use pillion_store::postgres::{ConnectError, MIGRATOR, PgStore};
 use pillion_store::prelude::*;
 use pillion_store::{JobRecord, StoreError};
 use std::sync::Arc;
@@ -182,28 +182,38 @@ async fn rows_of_before_are_read() {
     assert_eq!(mean, Some(250.0), "of rows of both kinds");
 }
 
-/// A release that is gone back to starts on what a later one has made of the database (docs/upgrade.md).
+/// A release that is gone back to would pass over what it cannot read, and decide without it (docs/upgrade.md).
 #[tokio::test]
-async fn a_schema_of_a_later_release_is_no_obstacle() {
+async fn a_schema_of_a_later_release_is_refused_and_left_as_it_is() {
     let Ok(owner) = owner() else { return };
     let workplace = Workplace::new();
     let server = start(&workplace.path.join("postgres"), owner).await;
     let store = PgStore::connect(server.url()).await.expect("a store");
-    store.record_jobs(&[job(1)], at(0)).await.expect("stored");
+    // The last of ours is there to be applied again, were it tried.
     sqlx::raw_sql(
         "alter table job add column of_a_later_release text not null default 'x';
-        create table of_a_later_release (id bigint);
+        delete from _sqlx_migrations where version = (select max(version) from _sqlx_migrations);
         insert into _sqlx_migrations (version, description, success, checksum, execution_time)
         values (99991231235959, 'of a later release', true, '\\x00', 1)",
     )
     .execute(store.pool())
     .await
     .expect("a later release");
-    let store = PgStore::connect(server.url()).await.expect("a store of before");
-    store.record_jobs(&[job(2)], at(1)).await.expect("stored");
-    for id in [1, 2] {
-        assert_eq!(store.job(plain(id)).await.expect("read").map(|job| job.id), Some(plain(id)));
+    let migrations = "select version, installed_on::text, success from _sqlx_migrations order by version";
+    let there = sqlx::query_as::<_, (i64, String, bool)>(migrations);
+    let before = there.fetch_all(store.pool()).await.expect("read");
+
+    let error = PgStore::connect(server.url()).await.err().expect("refused");
+    let sentence = pillion_core::report(&error);
+    assert!(matches!(error, ConnectError::NewerSchema { found: 99_991_231_235_959, .. }), "{sentence}");
+    assert!(error.needs_somebody() && sentence.lines().count() == 1, "{sentence}");
+    let known = MIGRATOR.iter().map(|migration| migration.version).max().expect("there are some");
+    for part in ["migration 99991231235959", &format!("up to {known};"), "restore the copy"] {
+        assert!(sentence.contains(part), "no {part}: {sentence}");
     }
+    let there = sqlx::query_as::<_, (i64, String, bool)>(migrations);
+    assert_eq!(there.fetch_all(store.pool()).await.expect("read"), before, "nothing was applied");
+    store.record_jobs(&[job(2)], at(1)).await.expect("who was connected before goes on");
     server.stop().await;
 }
 
