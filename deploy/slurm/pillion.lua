@@ -3,8 +3,8 @@
 -- A module for the site's own job_submit.lua, loaded by pcall(dofile, ..): see job_submit.lua.example. It turns a job
 -- with --colocate into one that waits in a pool partition for a decision, and keeps everybody but the scheduler away from
 -- shards. It runs under slurmctld's locks: no network, no program is run, one small local file is read, and every loop is
--- bounded. What is not provably one GPU, or so many GPUs of one node, in a batch job is left as its user wrote it, with one
--- line why.
+-- bounded. What is not provably one GPU, or so many GPUs of each of so many nodes, in a batch job is left as its user wrote it,
+-- with one line why. A job that names a pool partition without --colocate is refused, or has whole GPUs there (`pool.plain_jobs`).
 --
 -- Lua 5.1 to 5.4: Debian builds Slurm with 5.1, Red Hat with 5.4. So: no integers, no bit operators, no string.unpack;
 -- whole numbers are printed by "%.0f". Formats shared with Rust: crates/core/src/{option,mark,heartbeat}.rs.
@@ -32,6 +32,7 @@ local GPUS_MAX = 64 -- of one node: DEVICES_MAX of crates/core/src/gres_types.rs
 local PREAMBLE_LENGTH_MAX = 256 * 1024 -- where #SBATCH lines are looked for
 local OPTION_PREFIX = "_SLURM_SPANK_OPTION_pillion_colocate="
 local DEADLINE_HINT = "PILLION_DEADLINE=" -- set by our plugin in sbatch: lua is not shown --deadline
+local GPUS_HINT = "PILLION_GPUS=" -- set by it in salloc and srun, for --gpus and its kin
 local TRES_FIELDS = {
   "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "cpus_per_tres", "mem_per_tres", "tres_bind",
 }
@@ -193,6 +194,7 @@ local function parse_pool(line)
     features = split(features, ","),
     gpu_types = split(types, ","),
     shapes = {}, -- the devices of its nodes, each list once
+    waiting = nil, -- how many jobs wait there; nil where a job that does not ask for co-location is refused
   }
 end
 
@@ -210,8 +212,10 @@ function M.read_heartbeat()
     local pool = parse_pool(line)
     if pool then beat.pools[#beat.pools + 1] = pool end
     local partition, shape = string.match(line, "^shape=(%S+) ([%w_,-]+)$")
+    local admits, waiting = string.match(line, "^plain=(%S+) waiting=(%d+)$")
     for _, own in ipairs(beat.pools) do
       if own.partition == partition then own.shapes[#own.shapes + 1] = split(shape, ",") end
+      if own.partition == admits then own.waiting = tonumber(waiting) end
     end
   end
   return beat
@@ -281,7 +285,8 @@ local function parse_tres(text)
   return items
 end
 
--- The one field that names GPUs, how many, and the rest of the request; nil and the reason if there is no such field.
+-- The one field that names GPUs, how many, and the rest of the request; nil and the reason if there is no such field, and
+-- true where no field names any.
 local function find_gpu(job)
   local found, field
   local others = {}
@@ -299,19 +304,19 @@ local function find_gpu(job)
       end
     end
   end
-  if not found then return nil, "it asks for no GPU; write for example --gres=gpu:1" end
+  if not found then return nil, "it asks for no GPU; write for example --gres=gpu:1", true end
   if found.count < 1 or found.count > GPUS_MAX then return nil, "it asks for so many GPUs that no node has them" end
   return {
     field = field, kind = found.kind, count = found.count, gres = found.text, other = table.concat(others, ","),
   }
 end
 
--- Whether the job is one node for certain.
-local function is_one_node(job)
-  if (given(job.min_nodes) or 1) > 1 then return false end
-  local most = given(job.max_nodes)
-  if most then return most == 1 end
-  return (given(job.num_tasks) or 1) <= 1 and (given(job.ntasks_per_node) or 1) <= 1
+-- On how many nodes the job runs; nil where that is not certain.
+local function node_count(job)
+  local least, most = given(job.min_nodes) or 1, given(job.max_nodes)
+  if most then return most == least and least or nil end
+  if least > 1 then return nil end
+  return (given(job.num_tasks) or 1) <= 1 and (given(job.ntasks_per_node) or 1) <= 1 and 1 or nil
 end
 
 local function names_deadline(job)
@@ -325,12 +330,16 @@ local function why_unfit(job, gpu)
   local shared = given(job.shared)
   if job.cron_job then return "it comes from scrontab" end
   if text_of(job.clusters) then return "it names clusters" end
-  if not is_one_node(job) then return "it may run on more than one node; write --nodes=1" end
+  local nodes = node_count(job)
+  if not nodes then return "it may run on more than one node; write --nodes=1, or as many as it takes" end
+  if nodes > 1 and gpu.field ~= "node" then return "on several nodes GPUs are asked for by node; write --gres=gpu:N" end
+  if nodes > 1 and (text_of(job.cpus_per_tres) or text_of(job.mem_per_tres)) then
+    return "on several nodes it asks for CPUs or memory by GPU; write --cpus-per-task and --mem"
+  end
   if shared and shared ~= slurm.JOB_SHARED_OK then return "it asks for --exclusive" end
   if text_of(job.req_nodes) then return "it names its nodes (-w)" end
   if text_of(job.reservation) then return "it uses a reservation" end
   if text_of(job.burst_buffer) then return "it uses a burst buffer" end
-  if job.priority == 0 then return "it is held" end
   if given(job.reboot) and job.reboot ~= 0 then return "it reboots its node" end
   if has_bit(job.bitflags, slurm.GRES_ENFORCE_BIND or 16) then return "it asks for --gres-flags=enforce-binding" end
   if given(job.ntasks_per_tres) then return "it asks for --ntasks-per-gpu" end
@@ -384,6 +393,8 @@ local function sizes(job, gpu_count)
     if by_node or by_cpu then return nil, "it asks for memory in more than one way" end
     set.min_mem_per_node = memory_per_gpu
   end
+  -- Of one node.
+  cpus = math.ceil(cpus / (node_count(job) or 1))
   return { cpus = cpus, memory_mib = memory_per_gpu or by_node or (by_cpu or 0) * cpus, set = set }
 end
 
@@ -517,9 +528,12 @@ end
 -- Managing -----------------------------------------------------------------------------------------------------------
 
 -- The mark: crates/core/src/mark.rs. nil if it would not fit, or would hold what a mark may not. `devices`: on which Slurm
--- starts a job of several GPUs by itself; nil for one GPU.
-local function render_mark(option, digest, partition, gpu, begin, devices)
-  local fields = { devices and "pillion2" or "pillion1", "w=" .. digest }
+-- starts a job of several GPUs by itself; nil for one GPU. `option`: nil where it did not ask for co-location.
+local function render_mark(option, digest, partition, gpu, begin, devices, nodes)
+  local is_whole = devices or nodes > 1 or not option
+  local fields = { is_whole and "pillion2" or "pillion1", "w=" .. digest }
+  local is_plain = not option
+  option = option or {}
   if option.slowdown then fields[#fields + 1] = "s=" .. option.slowdown end
   if option.memory_bytes then
     fields[#fields + 1] = string.format("m=%.0f", math.ceil(option.memory_bytes / 2 ^ 20))
@@ -534,6 +548,8 @@ local function render_mark(option, digest, partition, gpu, begin, devices)
   fields[#fields + 1] = "other=" .. gpu.other
   fields[#fields + 1] = string.format("begin=%.0f", begin)
   if devices then fields[#fields + 1] = "at=" .. table.concat(devices, ",") end
+  if nodes > 1 then fields[#fields + 1] = string.format("nodes=%.0f", nodes) end
+  if is_plain then fields[#fields + 1] = "plain=1" end
   for index = 2, #fields do
     if string.find(fields[index], "[^%w=,.:_-]") or string.find(fields[index], "[\128-\255]") then return nil end
   end
@@ -577,7 +593,7 @@ local function plan_assignments(job, pool, gpu, size, limit, mark, begin, device
     if job[field] ~= value then plan[#plan + 1] = { field = field, value = value, none = none } end
   end
   set("partition", pool.partition, "")
-  set("time_limit", limit, slurm.NO_VAL)
+  if limit then set("time_limit", limit, slurm.NO_VAL) end
   for _, field in ipairs({ "tres_per_job", "tres_per_task", "tres_per_socket", "cpus_per_tres", "mem_per_tres", "tres_bind" }) do
     if text_of(job[field]) then set(field, "", "") end
   end
@@ -595,8 +611,8 @@ local function plan_assignments(job, pool, gpu, size, limit, mark, begin, device
 end
 
 -- What a job that is managed now does, what it is promised, and what happens without us. `slowdown`: its promise; nil where
--- nobody gave one. `cap`: where it is to run alone under one. `count`: its GPUs.
-local function understood(slowdown, cap, count, begin, now)
+-- nobody gave one. `cap`: where it is to run alone under one. `count`: its GPUs of a node. `nodes`: how many.
+local function understood(slowdown, cap, count, nodes, begin, now)
   local limit = "slowed no more than its pairing promises"
   if slowdown and slowdown >= 2 then
     limit = string.format("it takes at most %.1f times as long", slowdown)
@@ -611,7 +627,9 @@ local function understood(slowdown, cap, count, begin, now)
   elseif cap then
     what = string.format("waits for a GPU of its own; runs alone with %.0f %% of it, to be measured", tonumber(cap) * 100)
   end
-  if count > 1 then what = string.format("waits for %.0f GPUs of one node, which it shares with nobody", count) end
+  local each = count > 1 and string.format("%.0f GPUs", count) or "a GPU"
+  if nodes > 1 then what = string.format("waits for %s on each of %.0f nodes, which it shares with nobody", each, nodes)
+  elseif count > 1 then what = string.format("waits for %.0f GPUs of one node, which it shares with nobody", count) end
   local today = os.date("%Y-%m-%d", now) == os.date("%Y-%m-%d", begin)
   return what .. "; should Pillion stop, Slurm starts it alone from "
     .. os.date(today and "%H:%M" or "%Y-%m-%dT%H:%M", begin) .. " on"
@@ -625,11 +643,10 @@ local function manage(job, part_list, option, beat, now)
   if not job.script then return false, "only batch jobs (sbatch) are co-located; this one has its GPUs to itself" end
   local gpu, no_gpu = find_gpu(job)
   if not gpu then return false, no_gpu end
-  local unfit = why_unfit(job, gpu)
+  local unfit = why_unfit(job, gpu) or (job.priority == 0 and "it is held" or nil)
   if unfit then return false, unfit end
-  if gpu.count > 1 and option.cap then
-    return false, "cap= is for jobs of one GPU"
-  end
+  local nodes = node_count(job)
+  if (gpu.count > 1 or nodes > 1) and option.cap then return false, "cap= is for jobs of one GPU" end
   local size, no_size = sizes(job, gpu.count)
   if not size then return false, no_size end
   local names = named_partitions(job.partition, part_list)
@@ -645,16 +662,75 @@ local function manage(job, part_list, option, beat, now)
   local digest = M.workload_digest(option.profile, job.name, job.script)
   local user_begin = job.begin_time or 0
   local devices = gpu.count > 1 and fallback_of(pool, gpu.count) or nil
-  local mark = render_mark(option, digest, job.partition, gpu, user_begin, devices)
+  local mark = render_mark(option, digest, job.partition, gpu, user_begin, devices, nodes)
   if not mark then return false, "its partition or GRES names are too long or unusual to be remembered" end
   local begin = math.max(user_begin, now + beat.bound)
-  local sentence = understood(tonumber(option.slowdown) or beat.slowdown, option.cap, gpu.count, begin, now)
+  local sentence = understood(tonumber(option.slowdown) or beat.slowdown, option.cap, gpu.count, nodes, begin, now)
   local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin, devices))
   if failure then
     slurm.log_error("%s", "pillion.lua: assignment failed, job left as it was: " .. tostring(failure))
     return false, "something failed inside Pillion"
   end
   return true, sentence
+end
+
+-- Jobs of a pool partition that do not ask for co-location -----------------------------------------------------------------
+
+-- Whether a step of the script asks for GPUs: there are none in a job that has shards, and the step would fail.
+local function has_step_of_gpus(script)
+  local lines = string.gsub(string.sub(script, 1, PREAMBLE_LENGTH_MAX), "\\\n", " ")
+  for line in string.gmatch(lines, "[^\n]+") do
+    local step = not string.find(line, "^%s*#") and string.match(line, "srun%s(.*)$")
+    if step and (string.find(step, "%-%-gpus") or string.find(step, "%-%-gres[= ]%S*gpu") or string.find(step, "%-G%s*%d")) then
+      return true
+    end
+  end
+  return false
+end
+
+-- What keeps it from the pool; nil for nothing.
+local function why_not_plain(job, gpu, size, pool, part, named_count)
+  if named_count > 1 then return "it names other partitions besides" end
+  if given(job.het_job_offset) then return "it is part of a heterogeneous job" end
+  local unfit = why_unfit(job, gpu)
+  if unfit then return unfit end
+  if job.script and has_step_of_gpus(job.script) then
+    return "a step in its script asks for GPUs; write plain srun, which has all GPUs of the job"
+  end
+  if not job.script and (gpu.field ~= "node" or spank_value(job, GPUS_HINT)) then
+    return "salloc and srun ask for GPUs by node here; write --gres=gpu:N"
+  end
+  local small = why_too_small(job, gpu, size, pool, part)
+  return small and "the partition " .. small or nil
+end
+
+-- Lets a job into the pool that its user sent there without asking for co-location: with whole GPUs, which nobody shares. Where
+-- nobody waits, or nobody of ours is there to decide, it has no begin time: Slurm starts it as it starts any job. `names`: its
+-- partitions. Gives true, or false and perhaps why not.
+local function admit_plain(job, part_list, names, pool, beat, now)
+  if not pool.waiting then return false end
+  local gpu, no_gpu, is_without = find_gpu(job)
+  -- It has no part in what is shared.
+  if is_without and given(job.shared) ~= 0 then return true end
+  if not gpu then return false, no_gpu end
+  local size, no_size = sizes(job, gpu.count)
+  if not size then return false, no_size end
+  local why = why_not_plain(job, gpu, size, pool, part_list[pool.partition] or {}, #names)
+  if why then return false, why end
+  local digest = M.workload_digest(nil, job.name, job.script or "interactive")
+  local begin = job.begin_time or 0
+  local devices = gpu.count > 1 and fallback_of(pool, gpu.count) or nil
+  local mark = render_mark(nil, digest, job.partition, gpu, begin, devices, node_count(job))
+  if not mark then return false, "its partition or GRES names are too long or unusual to be remembered" end
+  -- Slurm knows no models of the pool's GPUs: who asks for one waits for us.
+  local is_in_turn = pool.waiting > 0 or gpu.kind
+  if is_in_turn and not why_idle(beat, now) then begin = math.max(begin, now + beat.bound) end
+  local failure = assign(job, plan_assignments(job, pool, gpu, size, nil, mark, begin, devices))
+  if failure then
+    slurm.log_error("%s", "pillion.lua: assignment failed, job left as it was: " .. tostring(failure))
+    return false, "something failed inside Pillion"
+  end
+  return true
 end
 
 -- Guards -------------------------------------------------------------------------------------------------------------
@@ -675,9 +751,21 @@ end
 local SHARD_REFUSAL = "shards are given out by Pillion alone; ask for a whole GPU with --gres=gpu:1, and write "
   .. "--colocate if the job may share it"
 
-local function pool_refusal(name)
+-- `why`: what keeps the job from having whole GPUs there, where the site lets such jobs in.
+local function pool_refusal(name, why)
+  if why then
+    return "partition " .. name .. " is managed by Pillion, and this job cannot be in it: " .. why
+      .. "; or name another partition"
+  end
   return "partition " .. name .. " is managed by Pillion; write --colocate and ask for GPUs of one node (such as "
     .. "--gres=gpu:1) in a batch job, or name another partition"
+end
+
+local function pool_of(beat, name)
+  for _, pool in ipairs(beat and beat.pools or {}) do
+    if pool.partition == name then return pool end
+  end
+  return nil
 end
 
 -- Submit -------------------------------------------------------------------------------------------------------------
@@ -713,13 +801,19 @@ function M.submit(job, part_list, uid)
       say("this job is left as you wrote it and shares no GPU: " .. reason)
     end
   end
-  local pool = pool_among(named_partitions(job.partition, part_list), beat)
-  if pool and not trusted then
-    note("submission refused", uid, "pool")
-    say("not submitted: " .. pool_refusal(pool))
-    return slurm.ERROR
+  local names = named_partitions(job.partition, part_list)
+  local name = pool_among(names, beat)
+  if not name or trusted then return slurm.SUCCESS end
+  local pool, why = pool_of(beat, name), nil
+  if pool then
+    local ok, admitted, reason = pcall(admit_plain, job, part_list, names, pool, beat, os.time())
+    if ok and admitted then return slurm.SUCCESS end
+    if not ok then slurm.log_error("%s", "pillion.lua: " .. tostring(admitted)) end
+    why = ok and reason or not ok and "something failed inside Pillion" or nil
   end
-  return slurm.SUCCESS
+  note("submission refused", uid, why or "pool")
+  say("not submitted: " .. pool_refusal(name, why))
+  return slurm.ERROR
 end
 
 -- Update -------------------------------------------------------------------------------------------------------------
@@ -737,6 +831,18 @@ local function ends_management(job, moves)
     if job[field] ~= nil then return true end
   end
   return moves or (job.begin_time or 0) ~= 0 or job.min_mem_per_node ~= nil or job.min_mem_per_cpu ~= nil
+end
+
+-- What a user may change of a job that did not ask for co-location while it waits in a pool. Where and when it starts, and with
+-- which GPUs, is in the mark, which he cannot write: for that he submits it again.
+local function stays_plain(job)
+  for _, field in ipairs({ "min_nodes", "max_nodes", "num_tasks", "shared" }) do
+    if given(job[field]) then return false end
+  end
+  for _, field in ipairs(TRES_FIELDS) do
+    if job[field] ~= nil then return false end
+  end
+  return job.req_nodes == nil and job.reservation == nil and (job.begin_time or 0) == 0
 end
 
 -- Slurm applies an update field by field, and keeps what it has applied where it refuses a later one; the partition comes
@@ -876,6 +982,13 @@ local function modify_for_user(job, rec, part_list, uid)
     -- It is pinned to a node, and lua cannot unpin it.
     note("change refused", uid, "released")
     say("not changed: this job is about to start on a shared GPU; try again in a minute, or cancel it")
+    return slurm.ERROR
+  end
+  if mark.plain and not moves then
+    if stays_plain(job) then return passed(job) end
+    note("change refused", uid, "plain")
+    say("not changed: partition " .. rec.partition .. " is managed by Pillion, where this is fixed at the submission; cancel the "
+      .. "job and submit it again, or send it to another partition")
     return slurm.ERROR
   end
   local target = way_out(job, mark, moves, part_list, beat)

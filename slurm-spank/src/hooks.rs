@@ -40,6 +40,12 @@ pub fn init(spank: &mut impl Spank, arguments: &[&str]) {
     if context == Context::Allocator && env::names_deadline(&spank.process_arguments()) {
         spank.tell_controller(env::DEADLINE_HINT, "1");
     }
+    // Of a batch job lua sees what it needs; in salloc and srun these stay in force for steps, where shards have taken their place.
+    if matches!(context, Context::Allocator | Context::Local)
+        && env::names_gpus_of_steps(&spank.process_arguments())
+    {
+        spank.tell_controller(env::GPUS_HINT, "1");
+    }
     if context == Context::Remote {
         for complaint in PluginArguments::parse(arguments.iter().copied()).1 {
             spank.log(Level::Debug, &format!("pillion: {complaint}"));
@@ -81,12 +87,14 @@ pub fn task_init_privileged(spank: &mut impl Spank, arguments: &[&str]) -> Optio
     Some(Recognised { option, agent })
 }
 
-/// As the user, right before the task: asks the agent and applies what it says.
-pub fn task_init(spank: &mut impl Spank, recognised: Recognised) {
+/// As the user, right before the task: asks the agent and applies what it says. Of a job that is not ours only what would break a
+/// plain `srun` goes, where Slurm gave it shards for the GPUs that its user asked for: one that did not ask for co-location.
+pub fn task_init(spank: &mut impl Spank, recognised: Option<Recognised>) {
     // Only a job that holds shards had its GPU request rewritten; one that was left alone keeps what its user wrote.
     if spank.getenv("SLURM_SHARDS_ON_NODE").is_some() {
         drop_stale_requests(spank);
     }
+    let Some(recognised) = recognised else { return };
     // Or an sbatch inside this job would hand our option on to a job that did not ask for it.
     spank.unsetenv(HANDED_ON_OPTION);
     let Recognised { option, agent } = recognised;

@@ -136,7 +136,9 @@ fn decided(set: &[(&str, &str)], unset: &[&str]) -> HandoffReply {
 fn run_task(spank: &mut FakeSpank, arguments: &[&str], between: &[(&str, &str)]) -> bool {
     let recognised = task_init_privileged(spank, arguments);
     spank.job.extend(variables(between));
-    recognised.map(|recognised| task_init(spank, recognised)).is_some()
+    let is_ours = recognised.is_some();
+    task_init(spank, recognised);
+    is_ours
 }
 
 #[test]
@@ -217,6 +219,21 @@ fn a_job_that_is_not_ours_is_not_touched() {
         assert!(task_init_privileged(&mut spank, &[&socket]).is_none());
         assert_eq!((spank.job, spank.log), (before, Vec::new()));
     }
+}
+
+/// It did not ask for co-location, its GPU became shards, and Slurm started it by itself.
+#[test]
+fn a_job_that_has_shards_and_is_not_ours_keeps_all_but_what_breaks_srun() {
+    let mut spank = FakeSpank::task();
+    spank.job.extend(variables(&[
+        ("SLURM_SHARDS_ON_NODE", "100"),
+        ("SLURM_GPUS", "1"),
+        ("SLURM_RESTART_COUNT", "7"),
+    ]));
+    let mut expected = spank.job.clone();
+    expected.remove("SLURM_GPUS");
+    assert!(!run_task(&mut spank, &[], &[]));
+    assert_eq!((spank.job, spank.log), (expected, Vec::new()));
 }
 
 #[test]
@@ -396,6 +413,20 @@ fn sbatch_reports_a_deadline_that_lua_cannot_see() {
         let mut spank = FakeSpank { context: Context::Allocator, arguments, ..FakeSpank::task() };
         init(&mut spank, &[]);
         assert_eq!(spank.reported, vec!["PILLION_DEADLINE=1"; count]);
+    }
+}
+
+#[test]
+fn salloc_and_srun_report_what_their_steps_would_ask_for_again() {
+    for (context, arguments, count) in [
+        (Context::Allocator, vec!["salloc", "--gpus-per-node=2"], 1),
+        (Context::Local, vec!["srun", "-G", "1", "hostname"], 1),
+        (Context::Local, vec!["srun", "--gres=gpu:1", "hostname"], 0),
+        (Context::Remote, vec!["slurmstepd", "--gpus=1"], 0),
+    ] {
+        let mut spank = FakeSpank { context, arguments, ..FakeSpank::task() };
+        init(&mut spank, &[]);
+        assert_eq!(spank.reported, vec!["PILLION_GPUS=1"; count]);
     }
 }
 

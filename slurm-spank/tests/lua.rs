@@ -65,6 +65,11 @@ fn modify() {
 }
 
 #[test]
+fn plain() {
+    assert!(run_everywhere("plain.lua", "").iter().all(|text| text.contains(" passed with Lua")));
+}
+
+#[test]
 fn fence() {
     assert!(run_everywhere("fence.lua", "").iter().all(|text| text.contains(" passed with Lua")));
 }

@@ -7,7 +7,7 @@ use crate::leases::{
 };
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
-use pillion_tests::cluster::spec::PoolNode;
+use pillion_tests::cluster::spec::{ADMITS_PLAIN, PoolNode};
 use pillion_tests::wait::wait_until;
 use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
@@ -289,4 +289,53 @@ fn a_job_of_several_gpus_outlives_its_node() {
     assert!(printed.contains("restarts=1"), "{printed}");
     assert_eq!(Journal::of(&cluster, job).releases(), 1);
     wait_until_settled(&cluster, job);
+}
+
+/// GPUs of each of several nodes: let go at its turn, started by Slurm, and kept from nobody's leftovers.
+#[test]
+fn a_job_of_several_nodes_takes_its_turn_and_slurm_starts_it() {
+    let spec = ClusterSpec {
+        pool_nodes: nodes_of_four(&["n1", "n2"]),
+        pool_conf_extra: vec![ADMITS_PLAIN.to_owned()],
+        bound_seconds: 600,
+        ..ClusterSpec::default()
+    };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    let script = "srun -n2 -N2 sh -c 'echo node=$SLURMD_NODENAME gpus=$CUDA_VISIBLE_DEVICES'";
+    let has_all = |printed: &str| {
+        for node in ["n1", "n2"] {
+            assert!(printed.contains(&format!("node={node} gpus=0,1,2,3")), "{printed}");
+        }
+    };
+    // With and without the option, and where nobody waits at once.
+    let two_nodes = ["-N2", "--gres=gpu:4", "-n2"];
+    has_all(&cluster.finished_output(submit(&cluster, "alice", script, &two_nodes), SOON).unwrap());
+    let plain = ["-p", "shared", "-c1", "--mem=100", "-t10", "-N2", "--gres=gpu:4", "-n2"];
+    has_all(&cluster.finished_output(cluster.submit_as("bob", script, &plain).unwrap(), SOON).unwrap());
+    // One holds a GPU, and another would take the next that falls free.
+    let holds = [1, 2].map(|_| submit(&cluster, "alice", UNTIL_TOLD, &["--gres=gpu:1"]));
+    for job in holds {
+        wait_for_member(&cluster, job, &["running"]);
+    }
+    let waits = submit(&cluster, "bob", script, &two_nodes);
+    let small = submit(&cluster, "alice", WORK, &["--gres=gpu:1", "-t20"]);
+    wait_until("both wait", SOON, || {
+        let why = cluster.pillion_as("bob", &["why", &waits.to_string()])?.output()?;
+        let why = String::from_utf8_lossy(&why.stdout).into_owned();
+        Ok(why.contains("no 2 nodes have 4 GPUs each that are wholly free; they are set apart for it"))
+    })
+    .unwrap();
+    let_end(&cluster, holds[0]);
+    wait_until_settled(&cluster, holds[0]);
+    assert_eq!(
+        cluster.job_field(small, "JobState").unwrap(),
+        "PENDING",
+        "it stays longer than what is set apart"
+    );
+    let_end(&cluster, holds[1]);
+    has_all(&cluster.finished_output(waits, SOON).unwrap());
+    assert!(!crate::leases::told(&cluster, waits, &["let-go"]).is_empty());
+    cluster.finished_output(small, SOON).unwrap();
+    assert_eq!(Journal::of(&cluster, waits).starts(), 1);
 }

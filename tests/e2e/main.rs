@@ -38,6 +38,7 @@ mod outage;
 mod outsider;
 mod pace;
 mod pairs;
+mod plain;
 mod queue_order;
 mod restart;
 mod rides;

@@ -29,6 +29,7 @@ pub(crate) fn beat(cluster: &Cluster) {
         features: Vec::new(),
         gpu_types: Vec::new(),
         shapes: Vec::new(),
+        plain_behind: None,
     };
     let beat = Heartbeat {
         epoch: SystemClock.now().epoch(),

@@ -420,13 +420,14 @@ fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
     format!(
         "state_directory = \"{root}/scheduler\"\nmode = \"{mode}\"\nbound_seconds = {bound}\n\
          scan_period_seconds = 0.5\nheartbeat_path = \"{root}/scheduler/heartbeat\"\n\
-         [{part}]\npartitions = [\"{partition}\"]\n\
+         [{part}]\npartitions = [\"{partition}\"]\n{pool}\n\
          [slurm]\nconf = \"{conf}\"\n\
          [listen]\ntcp = \"{agents}\"\nsocket = \"{root}/run/scheduler.sock\"\n\
          [auth]\nmethod = \"munge\"\nmunge_socket = \"{root}/munge/sock\"\n\
          [web]\nlisten_address = \"{web}\"\n\
          [metrics]\nlisten_address = \"{metrics}\"\n\
          [policy]\nusers = \"{users}\"\nsolo_seconds_min = {solo}\n{extra}\n",
+        pool = spec.pool_conf_extra.join("\n"),
         extra = spec.scheduler_conf_extra.join("\n"),
         mode = mode(spec),
         bound = spec.bound_seconds,

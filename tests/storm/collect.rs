@@ -270,11 +270,14 @@ fn expected(decision: &Value, member: &Value) -> Option<BTreeMap<String, String>
     // To two places, without zeroes at the end.
     let percent = member["cap_fraction"].as_f64().map(|cap| ((cap * 1e4).round() / 1e2).to_string());
     let mode = member["ccs_mode"].as_u64().map_or_else(|| "0:1".to_owned(), |mode| format!("0:{mode}"));
+    // Shards are told of each GPU.
+    let gpus = decision["gres_type"].as_str()?;
+    let gpu_count = gpus.split(',').count();
     let only = |holds: bool, value: Option<String>| value.filter(|_| holds).unwrap_or_default();
     let words = [
         ("node", decision["node"].as_str()?.to_owned()),
-        ("gpu", decision["gres_type"].as_str()?.trim_start_matches('g').to_owned()),
-        ("shards", member["shards"].to_string()),
+        ("gpu", gpus.replace('g', "")),
+        ("shards", (member["shards"].as_u64()? * gpu_count as u64).to_string()),
         ("decision", decision["decision_id"].to_string()),
         ("cap", only(mechanism == "mps", percent)),
         ("limit", only(mechanism == "mps", mib)),

@@ -3,7 +3,7 @@
 use crate::faults::RESCUER;
 use crate::{collect, faults, lanes, say};
 use pillion_core::device::Mechanism;
-use pillion_tests::cluster::spec::PoolNode;
+use pillion_tests::cluster::spec::{ADMITS_PLAIN, PoolNode};
 use pillion_tests::error::{Result, io_error};
 use pillion_tests::storm::facts::Facts;
 use pillion_tests::storm::options::Options;
@@ -100,6 +100,7 @@ fn spec() -> ClusterSpec {
         pool_nodes: pool.into(),
         whole_gpu_node_count: WHOLE_NODES.len(),
         gpus_per_node: GPUS_PER_NODE,
+        pool_conf_extra: vec![ADMITS_PLAIN.to_owned()],
         bound_seconds: u64::from(BOUND_SECONDS),
         accounting: true,
         // All jobs of a long storm: what plain Slurm forgets after minutes is looked up in its accounting.

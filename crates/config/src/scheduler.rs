@@ -64,11 +64,27 @@ pub struct PoolConfig {
     /// where observe.partitions is given.
     #[schemars(length(min = 1), extend("x-example" = ["shared"]))]
     pub partitions: Vec<String>,
+    /// What becomes of a job that names a partition of the pool and does not ask for co-location. "refused": its user is told what to
+    /// write. "whole": it has whole GPUs, in Slurm's order, which nobody shares; so that the partition in which everybody works can be
+    /// the pool. Batch jobs, salloc and srun; those with -w, --exclusive or a reservation are refused all the same.
+    #[schemars(with = "String", extend("enum" = ["refused", "whole"]))]
+    pub plain_jobs: PlainJobs,
     /// Names by device model under which users may ask for a GPU (--gres=gpu:hopper:1), besides the model itself. The pool's
     /// own types are g0, g1, .., one a GPU, so what users know as types has to be named here. Models as agents report them:
     /// `pillion status --json`.
     #[schemars(extend("x-example" = { "h200": ["h200", "hopper"] }))]
     pub gpu_types: BTreeMap<String, Vec<String>>,
+}
+
+/// What becomes of a job of a pool's partition that does not ask for co-location.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlainJobs {
+    /// It is refused.
+    #[default]
+    Refused,
+    /// It has whole GPUs.
+    Whole,
 }
 
 /// `[observe]`: which partitions are only observed.

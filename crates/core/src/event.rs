@@ -12,6 +12,8 @@ pub enum EventKind {
     Undone,
     /// A decision for a job was given up before it was released.
     Dropped,
+    /// A job of several nodes was let go at its turn: Slurm starts it.
+    LetGo,
     /// A job that waited with the pin of an earlier release was put back.
     Restarted,
     /// A job started without what was decided for it.

@@ -8,6 +8,7 @@
 //! slowdown=1.250
 //! pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100
 //! shape=shared g0,g1,g2,g3
+//! plain=shared waiting=2
 //! ```
 //!
 //! A line that lua does not know it passes over, so that one of a later release does no harm.
@@ -71,6 +72,9 @@ pub struct PoolAbility {
     pub gpu_types: Vec<String>,
     /// The devices that its nodes have, each list once, that of most nodes first: where a job of several GPUs can lie.
     pub shapes: Vec<GresTypes>,
+    /// Jobs that did not ask for co-location are let in, with whole GPUs, and so many jobs wait that could run as soon as GPUs are
+    /// free; `None`: such jobs are refused.
+    pub plain_behind: Option<usize>,
 }
 
 /// The whole file.
@@ -113,6 +117,9 @@ impl Heartbeat {
             for shape in &pool.shapes {
                 let _ = writeln!(text, "shape={} {shape}", pool.partition);
             }
+            if let Some(waiting_count) = pool.plain_behind {
+                let _ = writeln!(text, "plain={} waiting={waiting_count}", pool.partition);
+            }
         }
         text
     }
@@ -131,6 +138,7 @@ mod tests {
             features: vec!["a100".into(), "nvlink".into()],
             gpu_types: vec!["a100".into()],
             shapes: vec!["g0,g1".parse().unwrap()],
+            plain_behind: Some(2),
         };
         let heartbeat = Heartbeat {
             epoch: 1_700_000_000,
@@ -144,7 +152,8 @@ mod tests {
             "pillion1 epoch=1700000000 bound=600 mode=active\n\
              slowdown=1.250\n\
              pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100\n\
-             shape=shared g0,g1\n"
+             shape=shared g0,g1\n\
+             plain=shared waiting=2\n"
         );
     }
 }

@@ -9,8 +9,8 @@
 //! pillion2;w=4f1c09aa12bc77de;part=gpu;field=node;gres=gpu:2;other=;begin=0;at=g0,g1
 //! ```
 //!
-//! A job of several GPUs has the second word, and is no job of ours to a release that knows the first alone: it would put
-//! one GPU in their place.
+//! A job of several GPUs has the second word, and one that is not to be shared with anybody (`plain=1`). To a release that knows
+//! the first alone it is no job of ours: that would put one GPU in their place, and somebody beside it.
 //!
 //! Each update of ours to a waiting job writes its mark, and what it presupposes of the job follows from that mark alone:
 //! `pillion.lua` compares it with the job as it is, under slurmctld's lock, and refuses the update whole where they differ
@@ -26,8 +26,8 @@ use std::fmt;
 
 /// The word that the mark of a job of one GPU begins with.
 pub const MARK_PREFIX: &str = "pillion1";
-/// The word that the mark of a job of several GPUs begins with.
-pub const MARK_PREFIX_SEVERAL: &str = "pillion2";
+/// The word that the mark of a job begins with that has whole GPUs, of several or without having asked for co-location.
+pub const MARK_PREFIX_WHOLE: &str = "pillion2";
 /// The longest mark, prefix included.
 pub const MARK_LENGTH_MAX: usize = 520;
 
@@ -35,9 +35,9 @@ pub const MARK_LENGTH_MAX: usize = 520;
 const WHOLE_DEVICE: &str = "shard:100";
 
 /// Every field that this release knows.
-const FIELDS: [&str; 19] = [
-    "w", "s", "m", "c", "i", "oom", "early", "part", "field", "gres", "other", "begin", "at", "again",
-    "lease", "r", "alone", "u", "left",
+const FIELDS: [&str; 21] = [
+    "w", "s", "m", "c", "i", "oom", "early", "part", "field", "gres", "other", "begin", "at", "nodes",
+    "plain", "again", "lease", "r", "alone", "u", "left",
 ];
 
 /// What is known of a managed job from Slurm alone. Its texts are short, and a long queue has many: they stand in the mark itself.
@@ -69,6 +69,10 @@ pub struct Mark {
     /// `at`: the devices, of whichever node, on which Slurm starts a job of several GPUs by itself; absent for one GPU, which it
     /// starts on any.
     pub fallback: Option<GresTypes>,
+    /// `nodes`: on how many nodes it gets them, where on more than one. Such a job is let go at its turn, and Slurm starts it.
+    pub nodes: Option<u16>,
+    /// `plain`: its user sent it to a pool without asking for co-location. It has whole GPUs, which nobody shares.
+    pub plain: bool,
     /// `again`: the lease under which it ran out of device memory; since then it has more, and is not started again for that.
     pub again_lease_epoch: Option<u64>,
     /// `lease`: when this job was released; absent while it waits.
@@ -98,9 +102,9 @@ pub enum InvalidMark {
     /// A field without `=`, repeated or with a value that does not parse.
     #[error("mark has a field that cannot be read: '{0}'")]
     BadField(String),
-    /// Of one GPU with a list of them, or of several without.
-    #[error("mark is of {expected}, and its list of them says otherwise")]
-    OtherCount {
+    /// Of a job that has whole GPUs with the word of one that may share, or the other way round.
+    #[error("mark is of {expected}, and its fields say otherwise")]
+    OtherWord {
         /// What its first word says.
         expected: &'static str,
     },
@@ -112,12 +116,12 @@ impl Mark {
     /// # Errors
     /// [`InvalidMark`] where it begins with our prefix and cannot be read whole; such a job is left untouched.
     pub fn parse(text: &str) -> Result<Option<Self>, InvalidMark> {
-        let (expected, fields) =
-            match (text.strip_prefix(MARK_PREFIX), text.strip_prefix(MARK_PREFIX_SEVERAL)) {
-                (Some(fields), _) => ("one GPU", fields),
-                (_, Some(fields)) => ("several GPUs", fields),
-                (None, None) => return Ok(None),
-            };
+        let (expected, fields) = match (text.strip_prefix(MARK_PREFIX), text.strip_prefix(MARK_PREFIX_WHOLE))
+        {
+            (Some(fields), _) => ("one GPU that may be shared", fields),
+            (_, Some(fields)) => ("whole GPUs", fields),
+            (None, None) => return Ok(None),
+        };
         if text.len() > MARK_LENGTH_MAX {
             return Err(InvalidMark::TooLong(text.len()));
         }
@@ -141,7 +145,7 @@ impl Mark {
             }
         }
         if mark.prefix() != &text[..MARK_PREFIX.len()] {
-            return Err(InvalidMark::OtherCount { expected });
+            return Err(InvalidMark::OtherWord { expected });
         }
         Ok(Some(mark))
     }
@@ -165,6 +169,8 @@ impl Mark {
             "other" => self.other_gres = value.into(),
             "begin" => self.original_begin_epoch = value.parse().ok()?,
             "at" => self.fallback = Some(value.parse().ok().filter(|all: &GresTypes| all.count() > 1)?),
+            "nodes" => self.nodes = Some(value.parse().ok().filter(|count| *count > 1)?),
+            "plain" => self.plain = value == "1",
             "lease" => self.lease_epoch = Some(value.parse().ok()?),
             "r" => self.lease_restart_count = Some(value.parse().ok()?),
             "alone" => self.alone = value == "1",
@@ -175,11 +181,21 @@ impl Mark {
         Some(())
     }
 
-    const fn prefix(&self) -> &'static str {
-        if self.fallback.is_some() { MARK_PREFIX_SEVERAL } else { MARK_PREFIX }
+    /// Whether it has whole devices, which nobody shares: several, or it did not ask for co-location.
+    pub const fn has_whole_devices(&self) -> bool {
+        self.plain || self.fallback.is_some() || self.nodes.is_some()
     }
 
-    /// How many devices of its node the job gets.
+    /// On how many nodes it gets its devices.
+    pub fn node_count(&self) -> usize {
+        self.nodes.map_or(1, usize::from)
+    }
+
+    const fn prefix(&self) -> &'static str {
+        if self.has_whole_devices() { MARK_PREFIX_WHOLE } else { MARK_PREFIX }
+    }
+
+    /// How many devices of its node, or of each of its nodes, the job gets.
     pub fn device_count(&self) -> usize {
         self.fallback.as_ref().map_or(1, GresTypes::count)
     }
@@ -274,6 +290,12 @@ impl fmt::Display for Mark {
         if let Some(all) = &self.fallback {
             write!(f, ";at={all}")?;
         }
+        if let Some(count) = self.nodes {
+            write!(f, ";nodes={count}")?;
+        }
+        if self.plain {
+            f.write_str(";plain=1")?;
+        }
         if let Some(epoch) = self.again_lease_epoch {
             write!(f, ";again={epoch}")?;
         }
@@ -340,6 +362,32 @@ mod tests {
         for text in ["pillion1;w=a;at=g0,g1", "pillion2;w=a", "pillion2;w=a;at=g0", "pillion2;w=a;at=g0,g0"] {
             assert!(Mark::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn several_nodes_are_said_too() {
+        let text = "pillion2;w=a;part=gpu;field=node;gres=gpu:2;other=;begin=0;at=g0,g1;nodes=3";
+        let mark = Mark::parse(text).unwrap().unwrap();
+        assert_eq!((mark.to_string().as_str(), mark.node_count(), mark.device_count()), (text, 3, 2));
+        let one_each = Mark::parse("pillion2;w=a;nodes=2").unwrap().unwrap();
+        assert_eq!((one_each.node_count(), one_each.fallback_shards().as_str()), (2, "shard:100"));
+        for text in ["pillion1;w=a;nodes=2", "pillion2;w=a;nodes=1", "pillion2;w=a;nodes=x"] {
+            assert!(Mark::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_did_not_ask_for_co_location_has_the_word_of_whole_gpus() {
+        let text = "pillion2;w=a;part=shared;field=job;gres=gpu:1;other=;begin=0;plain=1";
+        let mark = Mark::parse(text).unwrap().unwrap();
+        assert_eq!((mark.to_string().as_str(), mark.device_count()), (text, 1));
+        assert_eq!((mark.plain, mark.fallback_shards().as_str()), (true, "shard:100"));
+        let undone = mark.leased(UnixTime::from_epoch(5), 0).undone();
+        assert!(undone.plain && undone.to_string().starts_with("pillion2;"));
+        assert!(
+            Mark::parse("pillion1;w=a;plain=1").is_err(),
+            "an earlier release would let somebody join it"
+        );
     }
 
     #[test]

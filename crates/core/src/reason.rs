@@ -37,6 +37,10 @@ pub enum Reason {
     MeasuredAlone,
     /// Starts alone on several devices, which nobody shares with it.
     SeveralDevices,
+    /// Starts with whole devices, which nobody shares: it did not ask for co-location.
+    NotColocated,
+    /// Its devices on several nodes are free, and Slurm starts it.
+    LetGo,
     /// Its memory need is not known, so it cannot share.
     MemoryUnknown,
     /// Does not fit beside the partner.
@@ -103,6 +107,8 @@ impl Reason {
             }
             Self::MeasuredAlone => "its user has it measured so",
             Self::SeveralDevices => "a job of several GPUs has each of them whole",
+            Self::NotColocated => "it did not ask for co-location",
+            Self::LetGo => "Slurm starts a job of several nodes by itself",
             Self::MemoryUnknown => "its device memory is not known; memory= would tell",
             Self::MemoryDoesNotFit => "the device memory does not suffice for both",
             Self::MemoryLooksPreallocated => {
@@ -151,7 +157,8 @@ impl Reason {
             Self::SharedInstance => "shares an instance with another job of its user",
             Self::AloneJoinable => "starts alone",
             Self::UnknownWorkload => "one of the two was never measured on this device model",
-            Self::SeveralDevices => "it runs on several GPUs",
+            Self::SeveralDevices | Self::LetGo => "it runs on several GPUs",
+            Self::NotColocated => "it did not ask for co-location",
             Self::MemoryUnknown => "one of the two has no known memory need",
             Self::MemoryDoesNotFit => "their memory does not fit together",
             Self::MemoryLooksPreallocated => {
@@ -223,6 +230,8 @@ impl Reason {
             | Self::OwesRuns
             | Self::MeasuredAlone
             | Self::SeveralDevices
+            | Self::NotColocated
+            | Self::LetGo
             | Self::MemoryUnknown
             | Self::MemoryDoesNotFit
             | Self::MemoryLooksPreallocated

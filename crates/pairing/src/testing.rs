@@ -52,6 +52,9 @@ pub(crate) fn job(id: u32, workload: &str) -> WaitingJob {
         isolation: Isolation::Shared,
         gpu_type: None,
         device_count: 1,
+        node_count: 1,
+        fallback: None,
+        is_plain: false,
         cpus: 4,
         memory_mib: 1024,
         features: Vec::new(),
@@ -139,5 +142,5 @@ pub(crate) fn view(devices: Vec<DeviceView>, waiting: Vec<WaitingJob>) -> Cluste
 
 /// A job that Slurm starts alone anywhere.
 pub(crate) fn claim(id: u32) -> AloneClaim {
-    AloneClaim { job_id: SlurmJobId::plain(id), required_nodes: Vec::new(), gres_types: None }
+    AloneClaim { job_id: SlurmJobId::plain(id), required_nodes: Vec::new(), gres_types: None, node_count: 1 }
 }

@@ -51,6 +51,18 @@ pub struct AloneClaim {
     /// Which devices of a node it gets; absent = one, whichever it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gres_types: Option<GresTypes>,
+    /// On how many nodes.
+    #[serde(default = "one_node", skip_serializing_if = "is_one_node")]
+    pub node_count: u16,
+}
+
+const fn one_node() -> u16 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_one_node(count: &u16) -> bool {
+    *count == 1
 }
 
 const fn one_device() -> u8 {
@@ -257,6 +269,15 @@ pub struct WaitingJob {
     /// How many devices of one node it gets, each whole where there are several: a *wide* job.
     #[serde(default = "one_device", skip_serializing_if = "is_one_device")]
     pub device_count: u8,
+    /// On how many nodes it gets them. On several Slurm starts it by itself, on the devices in `fallback`, when it is let go.
+    #[serde(default = "one_node", skip_serializing_if = "is_one_node")]
+    pub node_count: u16,
+    /// The devices on which Slurm starts it by itself, where they are several of a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<GresTypes>,
+    /// It did not ask for co-location: its devices are whole, and nobody joins it: a *plain* job.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_plain: bool,
     /// CPUs of one node that it asks for.
     pub cpus: u32,
     /// Host memory in MiB.
@@ -276,9 +297,9 @@ pub struct WaitingJob {
 }
 
 impl WaitingJob {
-    /// Whether it gets several devices.
-    pub(crate) const fn is_wide(&self) -> bool {
-        self.device_count > 1
+    /// Whether it gets whole devices, which nobody shares: several, or it did not ask for co-location.
+    pub(crate) const fn has_whole_devices(&self) -> bool {
+        self.is_plain || self.device_count > 1 || self.node_count > 1
     }
     /// Why it cannot start now whatever the devices do, as a sentence; `None` = it can.
     pub(crate) fn held_text(&self) -> Option<String> {

@@ -32,6 +32,7 @@ pub fn settings(config: &Scheduler) -> Settings {
         restarts_by_consent: config.policy.oom_requeue == OomRequeue::Ask,
         heartbeat_path: Some(config.heartbeat_path.clone()),
         gpu_types: config.pool.gpu_types.clone(),
+        plain_jobs: config.pool.plain_jobs,
         training: training(config.training),
         pace: pace(&config.policy),
         ..Settings::default()

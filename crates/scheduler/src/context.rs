@@ -19,6 +19,7 @@ use crate::tick_error::TickError;
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use crate::view::{Combination, Watched};
 use pillion_auth::Refusals;
+use pillion_config::PlainJobs;
 use pillion_core::heartbeat::Mode;
 use pillion_core::invariant::Violation;
 use pillion_core::{Clock, GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId, report};
@@ -73,6 +74,8 @@ pub struct Settings {
     pub alone_devices_max: u32,
     /// Names by device model under which users may ask for it.
     pub gpu_types: BTreeMap<String, Vec<String>>,
+    /// What becomes of jobs of the pool's partitions that do not ask for co-location.
+    pub plain_jobs: PlainJobs,
     /// How long is kept what is of the past alone; `None` = for ever.
     pub history_kept: Option<Duration>,
     /// How long device samples are kept.
@@ -111,6 +114,7 @@ impl Default for Settings {
             restarts_by_consent: true,
             alone_devices_max: 4,
             gpu_types: BTreeMap::new(),
+            plain_jobs: PlainJobs::Refused,
             history_kept: None,
             samples_kept: Duration::from_hours(14 * 24),
             training: Training::default(),
@@ -181,6 +185,8 @@ pub struct Board {
     pub idle: Idle,
     /// When a plan was last made and committed, or nothing was left to plan.
     pub planned_at: Option<UnixTime>,
+    /// Jobs of several nodes whose turn it is by the last plan.
+    pub let_go: BTreeSet<JobStart>,
 }
 
 /// Models at one moment.

@@ -2,14 +2,15 @@
 //! from then on jobs stay as their users wrote them.
 
 use crate::agents::AgentState;
-use crate::context::Context;
-use crate::scan::Scan;
+use crate::context::{Context, Settings};
+use crate::scan::{Scan, held_reason, is_waiting};
 use crate::tick_error::TickError;
 use crate::view::gpu_type_names;
+use pillion_config::PlainJobs;
 use pillion_core::device::DeviceDescription;
 use pillion_core::heartbeat::{Heartbeat, Mode, PoolAbility};
 use pillion_core::{GresType, GresTypes, NodeName};
-use pillion_slurm::Node;
+use pillion_slurm::{Job, Node};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -34,14 +35,14 @@ impl Beat {
         let Some(path) = &context.settings.heartbeat_path else { return Ok(()) };
         let Some(scan) = context.fresh_scan() else { return Ok(()) };
         let mode = if context.refusal().is_none() { context.settings.mode } else { Mode::Off };
-        let (agents, types) = (context.agents.all(), &context.settings.gpu_types);
+        let (agents, settings) = (context.agents.all(), &context.settings);
         let now = context.now();
         let heartbeat = Heartbeat {
             epoch: now.epoch(),
-            bound_seconds: context.settings.bound.as_secs(),
+            bound_seconds: settings.bound.as_secs(),
             mode,
-            slowdown_ratio_max: Some(context.settings.policy.slowdown_ratio_max),
-            pools: context.settings.pool.iter().map(|name| ability(name, &scan, &agents, types)).collect(),
+            slowdown_ratio_max: Some(settings.policy.slowdown_ratio_max),
+            pools: settings.pool.iter().map(|name| ability(name, &scan, &agents, settings)).collect(),
         };
         replace(path, &heartbeat.render())
             .map_err(|source| TickError::File { path: path.clone(), source })?;
@@ -50,19 +51,18 @@ impl Beat {
     }
 }
 
-/// `gpu_types`: names by which users may ask for models of GPUs.
 fn ability(
     partition: &str,
     scan: &Scan,
     agents: &BTreeMap<NodeName, AgentState>,
-    gpu_types: &BTreeMap<String, Vec<String>>,
+    settings: &Settings,
 ) -> PoolAbility {
     let nodes: Vec<&Node> =
         scan.nodes.iter().filter(|node| node.partitions.iter().any(|name| name == partition)).collect();
     let features: BTreeSet<String> = nodes.iter().flat_map(|node| node.features.iter().cloned()).collect();
     let devices = nodes.iter().filter_map(|node| agents.get(&node.name)).flat_map(|agent| &agent.devices);
     let names: BTreeSet<String> =
-        devices.flat_map(|device| gpu_type_names(&device.model, gpu_types)).collect();
+        devices.flat_map(|device| gpu_type_names(&device.model, &settings.gpu_types)).collect();
     PoolAbility {
         partition: partition.to_owned(),
         cpus: nodes.iter().map(|node| node.cpus).max().unwrap_or(0),
@@ -70,7 +70,15 @@ fn ability(
         features: features.into_iter().collect(),
         gpu_types: names.into_iter().collect(),
         shapes: shapes(&nodes, agents),
+        plain_behind: (settings.plain_jobs == PlainJobs::Whole).then(|| waiting_count(partition, scan)),
     }
+}
+
+/// How many jobs wait in a partition for nothing but devices: whoever comes now comes after them.
+fn waiting_count(partition: &str, scan: &Scan) -> usize {
+    let waits =
+        |job: &&Job| job.partition == *partition && is_waiting(job) && held_reason(job, scan).is_none();
+    scan.jobs.values().filter(waits).count()
 }
 
 /// The devices that Slurm gives shards of, node by node: each list once, that of most nodes first.

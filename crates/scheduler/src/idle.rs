@@ -3,6 +3,7 @@
 //! that we are doing (`renew`).
 
 use crate::scan::{Scan, mark_of};
+use pillion_core::mark::Mark;
 use pillion_core::{GresType, NodeName, UnixTime};
 use pillion_slurm::{Job, Node, NodeAvailability};
 use std::collections::BTreeMap;
@@ -35,15 +36,33 @@ impl Idle {
         Self { has_scanned: true, since: since.collect() }
     }
 
-    /// Since when one of the `open` places that this job could run on has stood free; `None`: none does. A place is open
-    /// where we could start somebody there; where we could not, Slurm is not to send anybody either.
+    /// Since when as many of the `open` places of one node as this job asks for have stood free together, and that on as many
+    /// nodes; `None`: they do not. A place is open where we could start somebody there; where we could not, Slurm is not to send anybody either.
     pub fn since(&self, job: &Job, scan: &Scan, is_open: impl Fn(&Place) -> bool) -> Option<UnixTime> {
-        let here = self.since.iter().filter(|(place, _)| is_open(place));
-        let usable = here.filter(|((name, _), _)| {
-            scan.node(name).is_some_and(|node| suits(job, node) && has_room(job, node))
-        });
-        usable.map(|(_, since)| *since).min_by(|a, b| a.seconds().total_cmp(&b.seconds()))
+        let mut by_node: BTreeMap<&NodeName, Vec<UnixTime>> = BTreeMap::new();
+        for (place, since) in self.since.iter().filter(|(place, _)| is_open(place)) {
+            if scan.node(&place.0).is_some_and(|node| suits(job, node) && has_room(job, node)) {
+                by_node.entry(&place.0).or_default().push(*since);
+            }
+        }
+        let on_each = by_node.into_values().filter_map(|since| so_many_since(since, device_count(job)));
+        so_many_since(on_each.collect(), node_count(job))
     }
+}
+
+/// So many are free since the last of them fell free.
+fn so_many_since(mut since: Vec<UnixTime>, count: usize) -> Option<UnixTime> {
+    since.sort_by(|a, b| a.seconds().total_cmp(&b.seconds()));
+    since.get(count.saturating_sub(1)).copied()
+}
+
+/// How many devices of one node a job asks for.
+fn device_count(job: &Job) -> usize {
+    mark_of(job).map_or(1, Mark::device_count)
+}
+
+fn node_count(job: &Job) -> usize {
+    mark_of(job).map_or(1, Mark::node_count)
 }
 
 /// Whether Slurm would ever start the job on this node, by what the job asks of nodes.
@@ -56,16 +75,20 @@ pub fn suits(job: &Job, node: &Node) -> bool {
 }
 
 fn has_room(job: &Job, node: &Node) -> bool {
-    job.cpus <= node.cpus.saturating_sub(node.cpus_allocated)
+    // Slurm tells the CPUs of all its nodes.
+    let cpus = u64::from(job.cpus).div_ceil(node_count(job) as u64);
+    cpus <= u64::from(node.cpus.saturating_sub(node.cpus_allocated))
         && job.memory_mib <= node.memory_mib.saturating_sub(node.memory_mib_allocated)
 }
 
 /// What a job's place depends on, so that jobs that ask for the same are looked up once.
-pub type Wish<'a> = (&'a str, &'a str, &'a [NodeName], u32, u64, bool);
+pub type Wish<'a> = (&'a str, &'a str, &'a [NodeName], u32, u64, bool, (usize, usize));
 
 /// The wish of a job.
 pub fn wish(job: &Job) -> Wish<'_> {
-    (&job.partition, &job.features, &job.excluded_nodes, job.cpus, job.memory_mib, wants_cap(job))
+    let (cpus, memory_mib) = (job.cpus, job.memory_mib);
+    let (wants_cap, count) = (wants_cap(job), (device_count(job), node_count(job)));
+    (&job.partition, &job.features, &job.excluded_nodes, cpus, memory_mib, wants_cap, count)
 }
 
 /// Whether a job is to run where caps can be set.
@@ -114,6 +137,40 @@ mod tests {
         let taken = first.after(&scan_at(NOW + 2, 40));
         let again = taken.after(&scan_at(NOW + 4, 0));
         assert_eq!(since(&again, &scan_at(NOW + 4, 0), &waits), Some(at(NOW + 4)));
+    }
+
+    /// Or Slurm would be told to start what it cannot start, and would keep everybody behind it from starting.
+    #[test]
+    fn several_devices_are_free_since_the_last_of_them_is() {
+        let at_with = |epoch: u64, used: [u32; 3]| {
+            let mut seen = scan_at(epoch, 0);
+            let names = ["g1", "g2", "g3"].into_iter().zip(used);
+            let shards = names.map(|(name, used)| (GresType::new(name), (100, used)));
+            seen.nodes[0].shards = shards.collect();
+            seen
+        };
+        let wide = |text: &str| {
+            let mark = Mark { fallback: Some(text.parse().unwrap()), ..Mark::default() };
+            Job { mark: Ok(Some(mark)), ..job(JobState::Pending) }
+        };
+        let busy = Idle::default().after(&at_with(NOW - 2, [100, 100, 100]));
+        let one = busy.after(&at_with(NOW, [0, 100, 100]));
+        let scan = at_with(NOW + 5, [0, 0, 100]);
+        let two = one.after(&scan);
+        assert_eq!(since(&one, &at_with(NOW, [0, 100, 100]), &wide("g1,g2")), None);
+        assert_eq!(since(&two, &scan, &job(JobState::Pending)), Some(at(NOW)));
+        assert_eq!(since(&two, &scan, &wide("g1,g2")), Some(at(NOW + 5)));
+        assert_eq!(since(&two, &scan, &wide("g1,g2,g3")), None);
+        let on_nodes = |nodes| Job {
+            mark: Ok(Some(Mark { nodes: Some(nodes), ..Mark::default() })),
+            ..job(JobState::Pending)
+        };
+        let mut more = scan.clone();
+        more.nodes.push(Node { name: NodeName::new("n2"), ..scan.nodes[0].clone() });
+        let more = Scan::new(at(NOW + 9), Vec::new(), more.nodes, &["shared".to_owned()], 0);
+        let both = two.after(&more);
+        assert_eq!(since(&both, &more, &on_nodes(2)), Some(at(NOW + 9)), "since the second node has one");
+        assert_eq!(since(&both, &more, &on_nodes(3)), None);
     }
 
     #[test]

@@ -128,6 +128,7 @@ impl Ingest {
         Ok(match verdict {
             Verdict::Counts => Some(Some(report.clone())),
             Verdict::NotYet => None,
+            Verdict::PassedOver => Some(None),
             Verdict::Dropped(doubt) => {
                 self.distrust(node, &what, doubt).await?;
                 Some(None)

@@ -9,7 +9,7 @@
 use crate::analysis::mebibytes;
 use crate::context::Context;
 use crate::fence;
-use crate::scan::{Scan, mark_of};
+use crate::scan::{Scan, is_waiting, mark_of};
 use crate::step::{Host, Next, Surroundings, next, predates};
 use crate::tick_error::TickError;
 use futures::StreamExt;
@@ -75,6 +75,7 @@ impl Release {
         let carried: Vec<_> = futures::stream::iter(driven).buffer_unordered(SIDE_BY_SIDE).collect().await;
         let mut errors: Vec<TickError> = carried.into_iter().filter_map(Result::err).collect();
         errors.extend(self.reset_lost_leases(&scan, all).await.err());
+        errors.extend(self.let_go(&scan).await.err());
         errors.into_iter().next().map_or(Ok(()), Err)
     }
 
@@ -292,6 +293,41 @@ impl Release {
             }
         }
         first_error.map_or(Ok(()), Err)
+    }
+
+    /// Lets jobs of several nodes go whose turn it is by the last plan: Slurm starts them on what the planner keeps for them from
+    /// then on. A crash before that costs nothing, for the next plan says the same.
+    async fn let_go(&self, scan: &Scan) -> Result<(), TickError> {
+        let due = std::mem::take(&mut self.context.board_mut().let_go);
+        if !self.context.is_active() {
+            return Ok(());
+        }
+        let tried = self.context.board().tried.clone();
+        let mut first_error = None;
+        for start in due.into_iter().filter(|start| !predates(scan, tried.get(start).copied())) {
+            let waits = |job: &&Job| job.start() == start && is_waiting(job);
+            let Some(job) = scan.jobs.get(&start.job_id).filter(waits) else { continue };
+            let gone = match self.put_back(job).await {
+                Ok(()) => self.tell_let_go(job, scan.at).await,
+                // It was changed since: the next scan tells.
+                Err(TickError::Slurm {
+                    source: SlurmError::Failed { .. } | SlurmError::Fenced { .. },
+                    ..
+                }) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = gone.or_else(|error| self.context.pass_over("release", job.id, error)) {
+                first_error.get_or_insert(error);
+            }
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    async fn tell_let_go(&self, job: &Job, at: UnixTime) -> Result<(), TickError> {
+        let detail = "the GPUs on which Slurm starts it are free on as many nodes as it asks for".to_owned();
+        self.event(at, EventKind::LetGo, job.id, None, detail).await?;
+        self.context.tally.event(&EventKind::LetGo);
+        Ok(())
     }
 
     async fn reset(&self, job: &Job, at: UnixTime) -> Result<(), TickError> {

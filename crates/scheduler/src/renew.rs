@@ -23,6 +23,8 @@ use tracing::debug;
 
 /// How many jobs one tick renews at most, the most urgent first: the others have time, and Slurm has more to do.
 const JOBS_PER_TICK: usize = 2_000;
+/// So long a job that did not ask for co-location is left to Slurm, which starts it at once where nobody waits.
+const SLURM_FIRST: Duration = Duration::from_secs(5);
 /// A begin time that would move by less is left.
 const MOVE_MIN: Duration = Duration::from_secs(1);
 
@@ -142,7 +144,9 @@ fn is_due(job: &Job, scan: &Scan, bound: Duration) -> bool {
     }
     let spread = f64::from(job.id.id.wrapping_add(job.id.task.unwrap_or(0)).wrapping_mul(0x9E37_79B1) >> 16);
     let share = 1.0 / 3.0 + spread / f64::from(1 << 16) / 3.0;
-    job.eligible_at.is_none_or(|at| at < scan.at + bound.mul_f64(share))
+    let is_left_to_slurm =
+        mark_of(job).is_some_and(|mark| mark.plain) && scan.at < job.submitted_at + SLURM_FIRST;
+    !is_left_to_slurm && job.eligible_at.is_none_or(|at| at < scan.at + bound.mul_f64(share))
 }
 
 #[cfg(test)]
@@ -192,6 +196,18 @@ mod tests {
         assert_eq!(with(Mark { alone: true, ..Mark::default() }), None);
         assert_eq!(with(Mark::default().leased(at(NOW), 0)), None);
         assert_eq!(renewed(Job { mark: Ok(None), ..late() }), None);
+    }
+
+    #[test]
+    fn a_job_that_did_not_ask_for_co_location_is_left_to_slurm_for_a_moment() {
+        let plain = |submitted: u64| Job {
+            submitted_at: at(submitted),
+            eligible_at: Some(at(submitted)),
+            mark: Ok(Some(Mark { plain: true, ..Mark::default() })),
+            ..job(JobState::Pending)
+        };
+        assert_eq!(renewed(plain(NOW - 4)), None);
+        assert_eq!(renewed(plain(NOW - 6)), Some(at(NOW + 600)), "it waits like others, in their order");
     }
 
     #[test]

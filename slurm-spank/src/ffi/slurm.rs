@@ -304,9 +304,7 @@ pub unsafe extern "C" fn slurm_spank_task_init_privileged(
 pub unsafe extern "C" fn slurm_spank_task_init(spank: Handle, _: c_int, _: *const *const c_char) -> c_int {
     fail_open(|| {
         let recognised = RECOGNISED.lock().ok().and_then(|mut recognised| recognised.take());
-        if let Some(recognised) = recognised {
-            hooks::task_init(&mut SlurmHandle(spank), recognised);
-        }
+        hooks::task_init(&mut SlurmHandle(spank), recognised);
     })
 }
 

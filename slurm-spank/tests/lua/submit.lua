@@ -94,6 +94,20 @@ for name, case in pairs(SEVERAL) do
   end)
 end
 
+S.test("GPUs of each of several nodes", function()
+  for count, word in pairs({ ["1"] = "a GPU", ["4"] = "4 GPUs" }) do
+    local job, values = S.batch({ tres_per_node = "gres/gpu:" .. count, min_nodes = 2, max_nodes = 2, num_tasks = 4, min_cpus = 16 })
+    S.said = {}
+    S.equal(submit(job), slurm.SUCCESS, tostring(S.said[1]))
+    S.contains(S.said[1], "waits for " .. word .. " on each of 2 nodes, which it shares with nobody; should Pillion stop")
+    local all = "gres/shard:g0:100,gres/shard:g1:100,gres/shard:g2:100,gres/shard:g3:100"
+    S.equal(values.tres_per_node, count == "1" and "gres/shard:100" or all)
+    S.contains(values.admin_comment, ";nodes=2")
+    assert(string.find(values.admin_comment, "^pillion2;"), values.admin_comment)
+    S.equal(values.min_cpus, 16, "as it was")
+  end
+end)
+
 S.test("where Slurm starts jobs of several GPUs by itself is not the same for all", function()
   local seen = {}
   for _ = 1, 4 do
@@ -159,7 +173,12 @@ local UNTOUCHED = {
   ["--gres=gpu:5"] = { { tres_per_node = "gres/gpu:5" }, "no nodes with so many GPUs" },
   ["--gpus-per-socket=2 --sockets-per-node=1"] =
     { { tres_per_socket = "gres/gpu:2", sockets_per_node = 1 }, "by socket" },
-  ["--gres=gpu:2 -N2"] = { { tres_per_node = "gres/gpu:2", min_nodes = 2, max_nodes = 2 }, "--nodes=1" },
+  ["--gres=gpu:2 -N2-3"] = { { tres_per_node = "gres/gpu:2", min_nodes = 2, max_nodes = 3 }, "--nodes=1" },
+  ["--gpus=4 -N2"] = { { tres_per_job = "gres/gpu:4", min_nodes = 2, max_nodes = 2 }, "asked for by node; write --gres=gpu:N" },
+  ["--gres=gpu:2 -N2 --cpus-per-gpu=1"] =
+    { { tres_per_node = "gres/gpu:2", min_nodes = 2, max_nodes = 2, cpus_per_tres = "gres/gpu:1" }, "write --cpus-per-task" },
+  ["--gres=gpu:2 -N2 too many CPUs"] =
+    { { tres_per_node = "gres/gpu:2", min_nodes = 2, max_nodes = 2, min_cpus = 17 }, "too few CPUs" },
   ["--gpus-per-task=2 -n2 -N1"] = { { tres_per_task = "gres/gpu=2", num_tasks = 2, max_nodes = 1 }, "--ntasks=1" },
   ["--gpus-per-task=2 -n1 bound to one"] =
     { { tres_per_task = "gres/gpu=2", num_tasks = 1, tres_bind = "gres/gpu:per_task:1" }, "--gpu-bind" },
@@ -174,7 +193,6 @@ local UNTOUCHED = {
   ["another GRES by task"] = { { tres_per_task = "gres/gpu=1,gres/nic=1", num_tasks = 1 }, "'nic' for each task" },
   ["-n4"] = { with({ num_tasks = 4 }), "--nodes=1" },
   ["--ntasks-per-node=4"] = { with({ ntasks_per_node = 4 }), "--nodes=1" },
-  ["-N2"] = { with({ min_nodes = 2, max_nodes = 2 }), "--nodes=1" },
   ["-N1-2"] = { with({ min_nodes = 1, max_nodes = 2 }), "--nodes=1" },
   ["--gpus-per-task=1"] = { { tres_per_task = "gres/gpu=1" }, "--ntasks=1" },
   ["--gpus-per-task=1 -N1 -n2"] = { { tres_per_task = "gres/gpu=1", num_tasks = 2, max_nodes = 1 }, "--ntasks=1" },

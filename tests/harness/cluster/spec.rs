@@ -164,9 +164,14 @@ pub struct ClusterSpec {
     pub ports: BTreeMap<String, u16>,
     /// Lines added at the end of `slurm.conf`.
     pub slurm_conf_extra: Vec<String>,
+    /// Lines added to `[pool]` of the scheduler's configuration.
+    pub pool_conf_extra: Vec<String>,
     /// Lines added at the end of the scheduler's configuration, in `[policy]` until another section begins.
     pub scheduler_conf_extra: Vec<String>,
 }
+
+/// A line of `[pool]` with which jobs have whole GPUs there that do not ask for co-location.
+pub const ADMITS_PLAIN: &str = "plain_jobs = \"whole\"";
 
 impl Default for ClusterSpec {
     /// Two pool nodes, one NVIDIA-like and one Intel-like, and one node with whole GPUs.
@@ -193,6 +198,7 @@ impl Default for ClusterSpec {
             machine_conf_extra: Vec::new(),
             ports: BTreeMap::new(),
             slurm_conf_extra: Vec::new(),
+            pool_conf_extra: Vec::new(),
             scheduler_conf_extra: Vec::new(),
         }
     }

@@ -2,8 +2,8 @@
 
 use super::options::Options;
 use super::plan::{
-    Act, After, Array, Broken, Change, Deed, Disk, Fault, How, KNOWN, Kind, Moment, Order, POOL_NODES, Part,
-    Plan, USERS, WHOLE_NODES, Work,
+    Act, After, Array, Broken, Change, Deed, Disk, Fault, GPUS_MAX, How, KNOWN, Kind, Moment, Order,
+    POOL_NODES, Part, Plan, USERS, WHOLE_NODES, Work,
 };
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
@@ -66,26 +66,29 @@ fn orders(starts: u32, seconds: f64, chance: &mut ChaCha8Rng) -> Vec<Order> {
 
 fn order(user: &'static str, at: f64, chance: &mut ChaCha8Rng) -> Order {
     let kind = match chance.random_range(0..100) {
-        0..30 => Kind::Plain,
-        30..80 => Kind::Known,
+        0..25 => Kind::Plain,
+        25..37 => Kind::Whole,
+        37..82 => Kind::Known,
         _ => Kind::First,
     };
     let array = chance.random_bool(0.06).then(|| {
         let tasks = chance.random_range(2..=6);
         Array { tasks, throttle: chance.random_range(1..=tasks) }
     });
-    let gpus = if kind == Kind::Plain && chance.random_bool(0.15) { 2 } else { 1 };
-    Order { number: 0, at, user, kind, work: work(kind, chance), gpus, array, after: None }
+    let gpus = if chance.random_bool(0.12) { GPUS_MAX } else { 1 };
+    // What uses simulated devices uses one.
+    let uses_none = kind == Kind::Plain || gpus > 1;
+    Order { number: 0, at, user, kind, work: work(uses_none, chance), gpus, array, after: None }
 }
 
 /// Mostly 0.5 to 10 s of wall time, as many short ones as long ones; some up to 25 s.
-fn work(kind: Kind, chance: &mut ChaCha8Rng) -> Work {
+fn work(uses_none: bool, chance: &mut ChaCha8Rng) -> Work {
     let seconds: f64 = if chance.random_bool(0.12) {
         chance.random_range(10.0..25.0)
     } else {
         0.5 * 20_f64.powf(chance.random_range(0.0..1.0))
     };
-    if kind == Kind::Plain || seconds < 1.5 {
+    if uses_none || seconds < 1.5 {
         return Work::Sleep { milliseconds: whole(seconds * 1000.0) };
     }
     Work::Load { name: pick(&KNOWN, chance), seconds: whole(seconds * 60.0) }
@@ -261,8 +264,10 @@ mod tests {
         let plan = storm(7, true);
         let starts: u32 = plan.orders.iter().map(|order| order.array.map_or(1, |array| array.tasks)).sum();
         assert_eq!(starts, 1000);
-        for kind in [Kind::Plain, Kind::Known, Kind::First] {
-            assert!(plan.orders.iter().filter(|order| order.kind == kind).count() > 100);
+        for kind in [Kind::Plain, Kind::Whole, Kind::Known, Kind::First] {
+            let of_kind = || plan.orders.iter().filter(|order| order.kind == kind);
+            assert!(of_kind().count() > 70, "{kind:?}");
+            assert!(of_kind().any(|order| order.gpus == 2), "{kind:?}");
         }
         for order in &plan.orders {
             if let Some(After::Ok(other) | After::Any(other)) = order.after {

@@ -162,7 +162,7 @@ pub struct Job {
     pub submitted: Span,
     /// What `sbatch` said.
     pub said: String,
-    /// Whether `sbatch` said that it waits for a GPU, of its own or shared.
+    /// Whether it went to the pool: `sbatch` said that it waits for a GPU, or GPUs, or its user sent it there.
     pub is_managed: bool,
     /// What was done to it, in order.
     pub done: Vec<Done>,
@@ -187,7 +187,7 @@ impl Job {
     }
     /// Whether it may share.
     pub fn may_share(&self) -> bool {
-        self.order.kind != Kind::Plain
+        !matches!(self.order.kind, Kind::Plain | Kind::Whole) && self.order.gpus == 1
     }
     /// The allocation that a start belongs to.
     pub fn allocation_of(&self, start: &Start) -> Option<&Allocation> {

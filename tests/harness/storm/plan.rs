@@ -12,12 +12,16 @@ pub const POOL_NODES: [&str; 2] = ["n1", "n2"];
 pub const WHOLE_NODES: [&str; 2] = ["w1", "w2"];
 /// GPUs of every node.
 pub const GPUS_PER_NODE: u32 = 4;
+/// The most GPUs that a job asks for.
+pub const GPUS_MAX: u32 = 2;
 
 /// What kind of job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Without `--colocate`: it must meet nothing of ours.
+    /// Without `--colocate`, on nodes with whole GPUs: it must meet nothing of ours.
     Plain,
+    /// Without `--colocate`, in the pool: it has whole GPUs there.
+    Whole,
     /// Managed, of a workload that was run before.
     Known,
     /// Managed, of a workload that nobody has seen.
@@ -74,7 +78,7 @@ pub struct Order {
     pub kind: Kind,
     /// What it does.
     pub work: Work,
-    /// Whole GPUs that it asks for.
+    /// GPUs that it asks for: at most [`GPUS_MAX`].
     pub gpus: u32,
     /// If it is an array.
     pub array: Option<Array>,

@@ -71,6 +71,8 @@ fn starts(text: &mut String, facts: &Facts) {
         let _ = writeln!(text, "  {what:<28} {:>6}, {starts} starts", jobs.len());
     };
     line("plain", &|job| job.order.kind == Kind::Plain);
+    line("whole GPUs in the pool", &|job| job.order.kind == Kind::Whole);
+    line("of several GPUs in the pool", &|job| job.order.kind != Kind::Plain && job.order.gpus > 1);
     line("known workloads", &|job| job.order.kind == Kind::Known);
     line("first runs", &|job| job.order.kind == Kind::First);
     line("managed when submitted", &|job| job.is_managed);

@@ -66,7 +66,11 @@ impl World {
         if self.rng.random_bool(0.2) {
             mark.slowdown_ratio_max = Some(1.05);
         }
-        let mut begin = self.now + Duration::from_secs(BOUND_SECONDS);
+        // One that did not ask for co-location; where nobody waits, Slurm starts it by itself.
+        mark.plain = self.rng.random_bool(0.12);
+        let is_slurms = mark.plain && self.rng.random_bool(0.5);
+        let bound = if is_slurms { 0 } else { BOUND_SECONDS };
+        let mut begin = self.now + Duration::from_secs(bound);
         if self.rng.random_bool(0.1) {
             let own = self.now + Duration::from_secs(self.rng.random_range(10..300));
             mark.original_begin_epoch = own.epoch();

@@ -1,5 +1,5 @@
-//! From a snapshot of the cluster to a plan, in six steps, each a folder or a file of that name; before them jobs of several devices
-//! are given theirs ([`wide`]), and the rest is planned as if there were no others:
+//! From a snapshot of the cluster to a plan, in six steps, each a folder or a file of that name; before them jobs that get whole
+//! devices are given theirs ([`whole`]), and the rest is planned as if there were no others:
 //!
 //! 1. [`classes`]: what is alike becomes one. Thousands of jobs fall into classes, devices into kinds and places, so that what
 //!    follows grows with the workloads and not with the queue.
@@ -36,7 +36,7 @@ mod tests;
 mod trial;
 mod tries;
 mod verdicts;
-mod wide;
+mod whole;
 
 pub use admit::{OBSERVED_PEAK_RATIO, known, memory_need};
 pub use first_run::may_be_joined as may_join_first_run;
@@ -56,7 +56,7 @@ use considered::Considered;
 /// Each waiting job stands exactly once, in `pairings` or in `left_waiting`. Pure and deterministic: equal input gives an
 /// equal plan.
 pub fn plan(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) -> Plan {
-    wide::plan_around(view, model.name(), |view| {
+    whole::plan_around(view, model.name(), |view| {
         // 1. What is alike.
         let context = PlanContext::new(view, model, policy);
         plan_in(&Evaluator::new(&context), false)
@@ -67,7 +67,7 @@ pub fn plan(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) 
 /// waiting. For whoever plans a hundred thousand times and reads none of it.
 pub fn pairings(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) -> Vec<Pairing> {
     let model = Unexplained(model);
-    let plan = wide::plan_around(view, model.name(), |view| {
+    let plan = whole::plan_around(view, model.name(), |view| {
         let context = PlanContext::new(view, &model, policy);
         plan_in(&Evaluator::new(&context), true)
     });
@@ -112,7 +112,7 @@ pub(crate) fn plan_with_considered(
     policy: &Policy,
 ) -> (Plan, Vec<Considered>) {
     let mut all = Vec::new();
-    let plan = wide::plan_around(view, model.name(), |view| {
+    let plan = whole::plan_around(view, model.name(), |view| {
         let context = PlanContext::new(view, model, policy);
         let evaluator = Evaluator::new(&context);
         let plan = plan_in(&evaluator, false);

@@ -11,7 +11,7 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, JobStart, NodeName, Revision, SlurmJobId, UserId, WorkloadKey};
 use pillion_pairing::{ClusterView, Explanation, FirstRun, Pairing, Plan, Reason, WaitingJob, plan};
 use pillion_store::{NewDecision, NewMember, StoreError, StoredProfile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 use tracing::{debug, info};
@@ -69,8 +69,16 @@ impl Engine {
         if !self.commit(&view, &plan, &profiles, begun).await? {
             return Ok(());
         }
+        let due = let_go(&plan, &view.waiting);
         drop(view);
-        self.context.board_mut().planned_at = Some(scan.at);
+        if !due.is_empty() {
+            self.context.nudges.release.notify_one();
+        }
+        {
+            let mut board = self.context.board_mut();
+            board.planned_at = Some(scan.at);
+            board.let_go = due;
+        }
         self.explain(&plan).await
     }
 
@@ -289,6 +297,13 @@ fn is_overtaken(pairing: &Pairing, planned_on: &Scan, newest: &Scan) -> bool {
             let job = newest.jobs.get(&member.start.job_id);
             job.is_some_and(|job| job.start() == member.start && is_waiting(job))
         })
+}
+
+/// Jobs of several nodes whose turn it is.
+fn let_go(plan: &Plan, waiting: &[WaitingJob]) -> BTreeSet<JobStart> {
+    let left = plan.left_waiting.iter().filter(|one| one.reason == Reason::LetGo);
+    let ids: BTreeSet<SlurmJobId> = left.map(|one| one.job_id).collect();
+    waiting.iter().map(|job| job.start).filter(|start| ids.contains(&start.job_id)).collect()
 }
 
 fn reason_counts(left: &[Explanation]) -> BTreeMap<Reason, u64> {

@@ -375,6 +375,9 @@ fn queue_job(
         Some(Placement { decision_id, node, gres_types: gres_type, state }) => {
             (state.to_string(), format!("decision {decision_id} on {node} {gres_type}"))
         }
+        None if mark.alone && mark.has_whole_devices() => {
+            ("alone".to_owned(), "starts as soon as Slurm finds its GPUs free".to_owned())
+        }
         None if mark.alone => ("alone".to_owned(), "runs alone as soon as Slurm finds a free GPU".to_owned()),
         None if is_waiting(job) => {
             let reason = held_reason(job, scan).or_else(|| reasons.get(&job.id).map(ToString::to_string));

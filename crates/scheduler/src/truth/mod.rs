@@ -44,6 +44,8 @@ pub(crate) enum Verdict {
     Counts,
     /// Slurm was not scanned since: nobody can say yet.
     NotYet,
+    /// It may be true, and is not kept: the job runs on several nodes, and this is not the first of them.
+    PassedOver,
     /// It is not.
     Dropped(Doubt),
 }
@@ -106,6 +108,7 @@ fn where_it_ran(start: JobStart, at: UnixTime, by: Reporter<'_>, word: Word<'_>)
     let node = word.start.map(|start| &start.node).or_else(|| runs_now.and_then(|job| job.nodes.first()));
     match node {
         Some(node) if node == by.node => Verdict::Counts,
+        Some(_) if runs_now.is_some_and(|job| job.nodes.contains(by.node)) => Verdict::PassedOver,
         Some(_) => Verdict::Dropped(Doubt::OtherNode),
         None => {
             let reported_at = by.seconds(at).min(by.now.seconds());

@@ -10,6 +10,7 @@ use pillion_core::report::{ActivityMeans, DeviceSample, DeviceSamples, ProgressP
 use pillion_core::{DecisionId, GresType, SlurmJobId};
 use pillion_slurm::{Ending, Job};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const GIB: u64 = 1 << 30;
 
@@ -74,6 +75,20 @@ fn a_summary_of_an_invented_node_or_start_is_dropped() {
     let future = JobSummary { ended_at: at(NOW + 1_000_000), ..reported() };
     let late = verdict(&future, "n1", 0.0, None, NOW + 105);
     assert_eq!(late, Verdict::Dropped(Doubt::UnknownStart), "a date to come puts nothing off");
+}
+
+#[test]
+fn of_a_job_on_several_nodes_the_first_one_s_word_counts_and_the_others_are_no_liars() {
+    let job = Job { nodes: ["n1", "n2"].map(NodeName::new).into(), ..job(pillion_slurm::JobState::Running) };
+    let scan = Scan::new(at(NOW + 90), vec![Arc::new(job)], Vec::new(), &[], 0);
+    let of = |name: &str| {
+        let (node, devices) = (NodeName::new(name), devices());
+        let by = Reporter { node: &node, skew_seconds: 0.0, devices: &devices, now: at(NOW + 100) };
+        summary_of(&reported(), by, Word { start: Some(&ran()), scan: Some(&scan) })
+    };
+    assert_eq!(of("n1"), Verdict::Counts);
+    assert_eq!(of("n2"), Verdict::PassedOver);
+    assert_eq!(of("n3"), Verdict::Dropped(Doubt::OtherNode));
 }
 
 #[test]

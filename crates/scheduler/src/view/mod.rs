@@ -21,6 +21,7 @@ use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::invariant::Violation;
 use pillion_core::isolation::Isolation;
+use pillion_core::mark::Mark;
 use pillion_core::{GresType, NodeName, SlurmJobId};
 use pillion_pairing::mig::SliceBook;
 use pillion_pairing::{
@@ -287,7 +288,10 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         isolation: mark.isolation,
         gpu_type: asked_gpu_type(&mark.original_gres),
         device_count: u8::try_from(mark.device_count()).unwrap_or(u8::MAX),
-        cpus: job.cpus,
+        node_count: mark.nodes.unwrap_or(1),
+        fallback: mark.fallback.clone(),
+        is_plain: mark.plain,
+        cpus: cpus_of_one_node(job, mark),
         memory_mib: job.memory_mib,
         features: job.features.split('&').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
         excluded_nodes: job.excluded_nodes.clone(),
@@ -295,6 +299,11 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         duration_seconds_expected: None,
         held,
     })
+}
+
+/// Slurm tells the CPUs of all its nodes.
+fn cpus_of_one_node(job: &Job, mark: &Mark) -> u32 {
+    job.cpus.div_ceil(u32::from(mark.nodes.unwrap_or(1)))
 }
 
 /// Jobs that Slurm itself starts on a whole device, or on several, as soon as it can.
@@ -305,7 +314,8 @@ fn alone_claims(planned: &BTreeSet<SlurmJobId>, scan: &Scan) -> Vec<AloneClaim> 
         let is_eligible = job.eligible_at.is_none_or(|at| at <= scan.at) && held_reason(job, scan).is_none();
         if is_eligible && !planned.contains(&job.id) {
             let (required_nodes, gres_types) = (job.required_nodes.clone(), mark.fallback.clone());
-            claims.push(AloneClaim { job_id: job.id, required_nodes, gres_types });
+            let node_count = mark.nodes.unwrap_or(1);
+            claims.push(AloneClaim { job_id: job.id, required_nodes, gres_types, node_count });
         }
     }
     claims
@@ -319,12 +329,13 @@ pub fn occupants(scan: &Scan, decisions: &[Decision]) -> Vec<pillion_core::invar
         .values()
         .filter(|job| matches!(job.state, JobState::Running | JobState::Suspended))
         .flat_map(|job| job.shards().map(move |shards| (job, shards)))
-        .filter_map(|(job, (gres_type, shards))| {
+        .flat_map(|(job, pinned)| job.nodes.iter().map(move |node| (job, node, pinned.clone())))
+        .filter_map(|(job, node, (gres_type, shards))| {
             // One that Slurm started by itself holds a whole device that only Slurm knows, whatever was planned for it.
             let gres_type: GresType = gres_type?;
             let decision = planned.get(&job.start());
             Some(pillion_core::invariant::Occupant {
-                node: job.nodes.first()?.clone(),
+                node: node.clone(),
                 gres_type,
                 job_id: job.id,
                 uid: job.uid,

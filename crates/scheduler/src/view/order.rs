@@ -3,12 +3,14 @@
 //! else's. So new names and wishes for a whole device take no pool from those who share it; where nobody else waits they
 //! cost nothing. Whether somebody could come beside a job is the planner's to say (`leaves_room`), not a number's.
 //!
-//! Jobs of several devices keep Slurm's order whatever they hold: they are shared by nobody, and are promised nothing but that.
+//! Jobs of several devices, and those that did not ask for co-location, keep Slurm's order whatever they hold: they are shared by nobody,
+//! and are promised nothing but that.
 
 use super::request::{asked_gpu_type, gpu_type_names, promise};
 use super::sources::{Sources, active_members};
 use crate::scan::{mark_of, workload_of};
 use pillion_core::isolation::Isolation;
+use pillion_core::mark::Mark;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, NodeName, SlurmJobId, UserId, WorkloadKey};
 use pillion_pairing::{Demands, Role, leaves_room};
@@ -30,8 +32,8 @@ pub(super) fn ordered<'a>(mut jobs: Vec<&'a Job>, sources: Sources<'_>) -> Vec<&
     let mut held = known.held_alone();
     let (mut within, mut beyond) = (Vec::with_capacity(jobs.len()), Vec::new());
     for job in jobs {
-        let is_wide = mark_of(job).is_some_and(|mark| mark.device_count() > 1);
-        if !is_wide && (known.must_be_alone(job) || sources.owed.contains_key(&job.uid)) {
+        let is_whole = mark_of(job).is_some_and(Mark::has_whole_devices);
+        if !is_whole && (known.must_be_alone(job) || sources.owed.contains_key(&job.uid)) {
             let count = held.entry(job.uid).or_default();
             *count += 1;
             if *count > sources.alone_devices_max {
@@ -84,7 +86,8 @@ impl<'a> Known<'a> {
             let is_measured = plan.estimate.is_none() && plan.sharing.cap().is_some();
             let is_single = tenant_counts.get(&(&decision.node, decision.gres_types.first())) == Some(&1);
             // Of an instance the rest of the device is for others.
-            if plan.sharing.mechanism().has_instances() || decision.gres_types.only().is_none() {
+            let is_whole = decision.gres_types.only().is_none() || self.is_plain(plan.start.job_id);
+            if plan.sharing.mechanism().has_instances() || is_whole {
                 continue;
             }
             if plan.role == Role::Alone || is_measured || (is_single && !self.may_be_joined(decision, plan)) {
@@ -108,6 +111,11 @@ impl<'a> Known<'a> {
             isolation: self.isolation_of(plan.start.job_id),
         };
         leaves_room(&demands, device.memory_bytes, self.sources.policy)
+    }
+
+    /// Whether it did not ask for co-location.
+    fn is_plain(&self, id: SlurmJobId) -> bool {
+        self.sources.scan.jobs.get(&id).and_then(mark_of).is_some_and(|mark| mark.plain)
     }
 
     fn isolation_of(&self, id: SlurmJobId) -> Isolation {
@@ -152,7 +160,6 @@ mod tests {
     use crate::testing::{self, NOW, at, decision, job, member};
     use pillion_core::decision::MemberState;
     use pillion_core::device::DeviceDescription;
-    use pillion_core::mark::Mark;
     use pillion_core::metric::{Metric, Metrics};
     use pillion_core::{CapStep, Revision, SlurmJobId};
     use pillion_pairing::Policy;

@@ -2,7 +2,7 @@
 
 use super::{Harm, HarmKind, clock};
 use crate::storm::facts::{Done, Facts, Job, Start};
-use crate::storm::plan::{Change, Deed};
+use crate::storm::plan::{Change, Deed, Kind};
 use std::collections::BTreeMap;
 
 /// A begin time has whole seconds.
@@ -58,11 +58,15 @@ fn members(facts: &Facts) -> Members<'_> {
 /// What is wrong with a start in the pool.
 fn wrong_share(members: &Members, job: &Job, start: &Start) -> Option<String> {
     let shards = start.shards.unwrap_or(0);
-    if !job.may_share() {
+    if job.order.kind == Kind::Plain {
         return Some("a plain job in the pool".to_owned());
     }
-    if start.gpus.len() != 1 {
+    if start.gpus.len() != job.order.gpus as usize {
         return Some(format!("it has the GPUs {:?}", start.gpus));
+    }
+    let all = 100 * job.order.gpus;
+    if !job.may_share() && shards != all {
+        return Some(format!("{shards} shards, and it shares with nobody"));
     }
     let member = members.get(&(job.name.as_str(), start.restarts));
     if start.word("decision").is_empty() {
@@ -71,7 +75,7 @@ fn wrong_share(members: &Members, job: &Job, start: &Start) -> Option<String> {
             return Some(format!("without a decision, but with {}", left.join(", ")));
         }
         let decided = member.and_then(|(_, expected)| expected.get("shards"));
-        let is_right = shards == 100 || decided.is_some_and(|decided| *decided == shards.to_string());
+        let is_right = shards == all || decided.is_some_and(|decided| *decided == shards.to_string());
         return (!is_right).then(|| format!("{shards} shards without a decision"));
     }
     // Nobody could be asked.
@@ -86,7 +90,7 @@ fn wrong_share(members: &Members, job: &Job, start: &Start) -> Option<String> {
         let found = match name.as_str() {
             "shards" => shards.to_string(),
             "node" => start.node.clone(),
-            "gpu" => start.gpus[0].to_string(),
+            "gpu" => start.gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
             name => start.word(name).to_owned(),
         };
         (found != *value).then(|| format!("{name} is '{found}', decided was '{value}'"))

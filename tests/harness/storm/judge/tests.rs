@@ -302,26 +302,37 @@ fn a_throttle_that_does_not_hold_is_found() {
     assert_eq!((array(1), array(2)), (vec![HarmKind::ThrottleBroken], vec![]));
 }
 
+/// Takes the GPU of that number of the pool's eight for most of the time.
+fn hog(facts: &mut Facts, gpu: usize) {
+    let mut hog = job(10 + gpu, Kind::Known, 0.0);
+    hog.allocations[0] = Allocation { at: 2.0, until: Some(60.0), node: format!("n{}", 1 + gpu / 4) };
+    hog.starts[0].gpus = vec![u32::try_from(gpu % 4).unwrap()];
+    hog.starts[0].at = 2.3;
+    hog.starts[0].node = hog.allocations[0].node.clone();
+    hog.starts[0].ended_at = Some(59.0);
+    facts.jobs.push(hog);
+}
+
 #[test]
 fn waiting_beyond_the_bound_in_front_of_a_free_device_is_found() {
     let late = |facts: &mut Facts| later(&mut facts.jobs[1], 70.0);
     assert_eq!(doctored(late), [HarmKind::WaitedTooLong]);
     assert_eq!(doctored(|facts| later(&mut facts.jobs[1], 55.0)), [], "bound, lease and start");
-    let reasons: [fn(&mut Facts); 5] = [
+    let reasons: [fn(&mut Facts); 6] = [
+        |facts| {
+            // Of each node three are taken, and it asks for two of one.
+            for gpu in [0, 1, 2, 4, 5, 6] {
+                hog(facts, gpu);
+            }
+            let job = &mut facts.jobs[1];
+            (job.order.gpus, job.starts[0].gpus, job.starts[0].shards) = (2, vec![2, 3], Some(200));
+            facts.jobs.drain(2..4);
+        },
         |facts| facts.jobs[1].done.extend([done(Deed::Hold, 1.0), done(Deed::Release, 50.0)]),
         |facts| facts.jobs[1].order.after = Some(After::Any(0)),
         |facts| {
             // Every device is taken for most of the time.
-            for gpu in 0..8 {
-                let mut hog = job(10 + gpu, Kind::Known, 0.0);
-                hog.allocations[0] =
-                    Allocation { at: 2.0, until: Some(60.0), node: format!("n{}", 1 + gpu / 4) };
-                hog.starts[0].gpus = vec![u32::try_from(gpu % 4).unwrap()];
-                hog.starts[0].at = 2.3;
-                hog.starts[0].node = hog.allocations[0].node.clone();
-                hog.starts[0].ended_at = Some(59.0);
-                facts.jobs.push(hog);
-            }
+            (0..8).for_each(|gpu| hog(facts, gpu));
             facts.jobs.drain(2..4);
         },
         |facts| {
@@ -338,7 +349,7 @@ fn waiting_beyond_the_bound_in_front_of_a_free_device_is_found() {
     for (number, reason) in reasons.into_iter().enumerate() {
         let excused = doctored(|facts| {
             late(facts);
-            if number == 1 {
+            if number == 2 {
                 later(&mut facts.jobs[0], 50.0);
             }
             reason(facts);
@@ -378,7 +389,15 @@ fn who_shares_and_was_not_to_is_found() {
 
 #[test]
 fn an_environment_that_was_not_decided_is_found() {
-    let wrong: [fn(&mut Facts); 5] = [
+    let wrong: [fn(&mut Facts); 8] = [
+        |facts| facts.jobs[1].order.gpus = 2,
+        |facts| {
+            (facts.jobs[1].order.gpus, facts.jobs[1].starts[0].gpus) = (2, vec![0, 1]);
+        },
+        |facts| {
+            facts.jobs[1].order.kind = Kind::Whole;
+            facts.jobs[1].starts[0].shards = Some(60);
+        },
         |facts| facts.jobs[2].starts[0].words.extend(words(&[("cap", "40")])),
         |facts| facts.jobs[2].starts[0].shards = Some(30),
         |facts| facts.jobs[1].starts[0].shards = Some(50),
@@ -388,6 +407,12 @@ fn an_environment_that_was_not_decided_is_found() {
     for (number, doctor) in wrong.into_iter().enumerate() {
         assert_eq!(doctored(doctor), [HarmKind::WrongEnvironment], "{number}");
     }
+    let whole = doctored(|facts| {
+        let job = &mut facts.jobs[1];
+        job.order.kind = Kind::Whole;
+        (job.order.gpus, job.starts[0].gpus, job.starts[0].shards) = (2, vec![0, 1], Some(200));
+    });
+    assert_eq!(whole, [], "two whole GPUs are what it asked for");
     let missed = doctored(|facts| {
         facts.jobs[2].starts[0].words.clear();
         facts.jobs[2].starts[0].ours.clear();

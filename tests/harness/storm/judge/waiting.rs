@@ -5,7 +5,7 @@
 use super::runs::holds;
 use super::{Harm, HarmKind, RECOVERY_SECONDS, clock, slurm_away};
 use crate::storm::facts::{BEGIN_REFUSED, Done, Facts, Job, Span};
-use crate::storm::plan::{After, Broken, Change, Deed, GPUS_PER_NODE, POOL_NODES, Part};
+use crate::storm::plan::{After, Broken, Change, Deed, GPUS_MAX, GPUS_PER_NODE, POOL_NODES, Part};
 use std::collections::BTreeMap;
 
 /// A released job that cannot start is given back after so long.
@@ -26,7 +26,7 @@ pub(super) fn limit(facts: &Facts) -> f64 {
 }
 
 pub(super) fn judge(facts: &Facts, harms: &mut Vec<Harm>) {
-    let free = free_pool(facts);
+    let free = Free::of(facts);
     for (index, job) in facts.jobs.iter().enumerate().filter(|(_, job)| job.is_managed) {
         let blocked = blocked(facts, job);
         let mut since = job.submitted.until;
@@ -43,7 +43,7 @@ pub(super) fn judge(facts: &Facts, harms: &mut Vec<Harm>) {
             if job.start_of(number).is_some_and(|start| start.partition != "shared") {
                 continue;
             }
-            let longest = longest_in(&waits, &free, &blocked);
+            let longest = longest_in(&waits, free.for_job(job), &blocked);
             if let Some(span) = longest.filter(|span| span.until - span.from > limit(facts)) {
                 let text = format!(
                     "waited {:.0} s in front of a free device, from {} to {}",
@@ -59,11 +59,14 @@ pub(super) fn judge(facts: &Facts, harms: &mut Vec<Harm>) {
 
 /// How long each managed job stood in front of a free device before its start, longest first.
 pub(in crate::storm) fn waits(facts: &Facts) -> Vec<f64> {
-    let free = free_pool(facts);
+    let free = Free::of(facts);
     let of_job = |job: &Job| {
         let begun = job.allocations.first()?.at;
         let waits = Span { from: job.submitted.until, until: begun };
-        Some(longest_in(&waits, &free, &blocked(facts, job)).map_or(0.0, |span| span.until - span.from))
+        Some(
+            longest_in(&waits, free.for_job(job), &blocked(facts, job))
+                .map_or(0.0, |span| span.until - span.from),
+        )
     };
     let mut waits: Vec<f64> = facts.jobs.iter().filter(|job| job.is_managed).filter_map(of_job).collect();
     waits.sort_by(|first, second| second.total_cmp(first));
@@ -181,8 +184,20 @@ fn at_least(spans: impl Iterator<Item = Span>, count: usize) -> Vec<Span> {
     found
 }
 
-/// When at least one whole device of the pool was free, on a node that was there.
-fn free_pool(facts: &Facts) -> Vec<Span> {
+/// When so many devices of a node were free, from one on.
+struct Free(Vec<Vec<Span>>);
+
+impl Free {
+    fn of(facts: &Facts) -> Self {
+        Self((1..=GPUS_MAX).map(|count| free_pool(facts, count)).collect())
+    }
+    fn for_job(&self, job: &Job) -> &[Span] {
+        &self.0[job.order.gpus as usize - 1]
+    }
+}
+
+/// When at least so many whole devices of one node of the pool were free, on a node that was there.
+fn free_pool(facts: &Facts, count: u32) -> Vec<Span> {
     let mut busy: BTreeMap<(&str, u32), Vec<Span>> = BTreeMap::new();
     let devices = POOL_NODES.iter().flat_map(|node| (0..GPUS_PER_NODE).map(move |gpu| (*node, gpu)));
     busy.extend(devices.map(|device| (device, Vec::new())));
@@ -205,10 +220,13 @@ fn free_pool(facts: &Facts) -> Vec<Span> {
             take(node, &[], Span { from: outage.span.from, until: outage.span.until + RECOVERY_SECONDS });
         }
     }
-    let all = busy.len();
-    // A device is busy from the first of overlapping spans to the last.
-    let merged = busy.into_values().flat_map(|spans| at_least(spans.into_iter(), 1));
-    let mut none_free = at_least(merged, all);
+    let short = POOL_NODES.iter().flat_map(|node| {
+        // A device is busy from the first of overlapping spans to the last.
+        let own = busy.iter().filter(|(device, _)| device.0 == *node);
+        let merged = own.flat_map(|(_, spans)| at_least(spans.iter().copied(), 1));
+        at_least(merged, (GPUS_PER_NODE - count + 1) as usize)
+    });
+    let mut none_free = at_least(short, POOL_NODES.len());
     none_free.push(Span { from: f64::INFINITY, until: f64::INFINITY });
     let mut from = f64::NEG_INFINITY;
     let mut free = Vec::new();

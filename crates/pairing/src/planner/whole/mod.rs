@@ -1,11 +1,16 @@
-//! Step 0: wide jobs, which get several devices of a node, all of each. They are given theirs at their turn in the queue; the jobs
-//! of one device are planned afterwards, on what is left, as if there were no others.
+//! Step 0: jobs that get whole devices, which nobody shares with them: *wide* ones, of several devices of a node, and *plain* ones,
+//! which did not ask for co-location. They are given theirs at their turn in the queue; jobs that may share are planned afterwards,
+//! on what is left, as if there were no others.
 //!
-//! A wide job that has to wait would wait for ever where every device that falls free goes to the next small one. So the first
-//! that wait have devices *set apart*: those of the node that will have enough of them first, by the time limits of whoever
-//! is there. Meanwhile they are for jobs that end before, and for joiners that do, so that nothing stands idle that need not.
+//! A wide job that has to wait would wait for ever where every device that falls free goes to the next small one, and a plain one
+//! where joiners come for as long as there are some. So the first that wait have devices *set apart*: those of the node that will
+//! have enough of them first, by the time limits of whoever is there. Meanwhile they are for jobs that end before, and for joiners
+//! that do, so that nothing stands idle that need not.
 //!
-//! 1. Walk the queue: a wide job takes devices or has some set apart, one of one device is taken to use one ([`floor`]).
+//! A job on several nodes is *let go* at its turn: when the devices on which Slurm starts it by itself are free on so many nodes, Slurm is
+//! to do so, and nobody else gets them.
+//!
+//! 1. Walk the queue: such a job takes devices or has some set apart, one that may share is taken to use one ([`floor`]).
 //! 2. Plan the others without what was taken and set apart.
 //! 3. Plan what was set apart for those of them that were left and end in time.
 
@@ -15,7 +20,7 @@ mod tests;
 mod words;
 
 use crate::plan::{Explanation, Member, Pairing, Plan, Reason, Role};
-use crate::view::{ClusterView, NodeView, WaitingJob};
+use crate::view::{AloneClaim, ClusterView, NodeView, WaitingJob};
 use floor::{Floor, Found, Window};
 use pillion_core::share::Sharing;
 use pillion_core::{GresTypes, JobStart, NodeName, Shards, SlurmJobId, UnixTime};
@@ -24,17 +29,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use words::Wait;
 
-/// For how many wide jobs that wait devices are set apart at most: the first of the queue. Each holds back some of what is free.
+/// For how many of them that wait devices are set apart at most: the first of the queue. Each holds back some of what is free.
 const SET_APART_MAX: usize = 4;
 
-/// Plans wide jobs, and all others by `plan_narrow`. `model`: what explanations call the model.
+/// Plans jobs that get whole devices, and all others by `plan_narrow`. `model`: what explanations call the model.
 pub(super) fn plan_around(
     view: &ClusterView,
     model: &str,
     mut plan_narrow: impl FnMut(&ClusterView) -> Plan,
 ) -> Plan {
-    let has_claim = view.alone_claims.iter().any(|claim| claim.gres_types.is_some());
-    if !has_claim && !view.waiting.iter().any(WaitingJob::is_wide) {
+    let has_claim = view.alone_claims.iter().any(is_settled_here);
+    if !has_claim && !view.waiting.iter().any(WaitingJob::has_whole_devices) {
         return plan_narrow(view);
     }
     let settled = settle(view, model);
@@ -51,15 +56,22 @@ pub(super) fn plan_around(
     plan
 }
 
+/// Whether devices are kept for it here, and not by the planner of those that may share.
+const fn is_settled_here(claim: &AloneClaim) -> bool {
+    claim.gres_types.is_some() || claim.node_count > 1
+}
+
 fn starts(pairings: &[Pairing]) -> BTreeSet<SlurmJobId> {
     pairings.iter().flat_map(|pairing| &pairing.members).map(|member| member.start.job_id).collect()
 }
 
-/// What was settled of wide jobs.
+/// What was settled of jobs that get whole devices.
 struct Settled {
     pairings: Vec<Pairing>,
     left: Vec<Explanation>,
     windows: Vec<Window>,
+    /// Places of the devices of those that are let go, each with what it will use of their nodes: CPUs and memory.
+    let_go: Vec<(Vec<usize>, u32, u64)>,
     /// By device of the view: why it takes none of the others now.
     closed: Vec<Option<&'static str>>,
 }
@@ -67,18 +79,22 @@ struct Settled {
 fn settle(view: &ClusterView, model: &str) -> Settled {
     let model: Arc<str> = Arc::from(model);
     let mut floor = Floor::new(view);
-    let (mut pairings, mut left) = (Vec::new(), Vec::new());
+    let (mut pairings, mut left, mut let_go) = (Vec::new(), Vec::new(), Vec::new());
     floor.take_claims(&view.alone_claims);
     for job in &view.waiting {
         if let Some(held) = job.held_text() {
-            left.extend(job.is_wide().then(|| explained(job, Reason::Held, held, &model)));
+            left.extend(job.has_whole_devices().then(|| explained(job, Reason::Held, held, &model)));
             continue;
         }
-        if !job.is_wide() {
+        if !job.has_whole_devices() {
             floor.seat_narrow(job);
             continue;
         }
         match floor.take(job) {
+            Found::Devices(places) if job.node_count > 1 => {
+                left.push(explained(job, Reason::LetGo, words::let_go(job), &model));
+                let_go.push((places, job.cpus, job.memory_mib));
+            }
             Found::Devices(places) => pairings.push(started(job, view, &places, &model)),
             Found::None(wait) => {
                 let apart = floor.set_apart(job, SET_APART_MAX);
@@ -87,7 +103,7 @@ fn settle(view: &ClusterView, model: &str) -> Settled {
         }
     }
     let (closed, windows) = floor.closed();
-    Settled { pairings, left, windows, closed }
+    Settled { pairings, left, windows, let_go, closed }
 }
 
 const fn reason(wait: Wait) -> Reason {
@@ -115,8 +131,8 @@ fn started(job: &WaitingJob, view: &ClusterView, places: &[usize], model: &Arc<s
     let devices: Vec<_> = places.iter().map(|place| &view.devices[*place]).collect();
     let first = devices[0];
     let gres_types = GresTypes::try_new(devices.iter().map(|device| device.gres_type.clone()).collect());
-    let explanation =
-        explained(job, Reason::SeveralDevices, words::starts(&first.node, devices.len()), model);
+    let reason = if job.is_plain { Reason::NotColocated } else { Reason::SeveralDevices };
+    let explanation = explained(job, reason, words::starts(&first.node, devices.len()), model);
     Pairing {
         node: first.node.clone(),
         // A node has no two devices of one GRES type, so that there is a list of them.
@@ -144,14 +160,14 @@ fn ends_at(job: &WaitingJob, now: UnixTime) -> Option<UnixTime> {
 }
 
 impl Settled {
-    /// The snapshot for jobs of one device: without what wide jobs were given, and what is set apart for them.
+    /// The snapshot for jobs that may share: without what the others were given, and what is set apart for them.
     fn rest(&self, view: &ClusterView) -> ClusterView {
-        let waiting = view.waiting.iter().filter(|job| !job.is_wide()).cloned().collect();
-        let alone_claims = view.alone_claims.iter().filter(|claim| claim.gres_types.is_none());
+        let waiting = view.waiting.iter().filter(|job| !job.has_whole_devices()).cloned().collect();
+        let alone_claims = view.alone_claims.iter().filter(|claim| !is_settled_here(claim));
         let closed = |place: usize| self.closed[place];
         let rest =
             ClusterView { alone_claims: alone_claims.cloned().collect(), ..with(view, waiting, closed) };
-        charged(rest, view, &self.pairings)
+        self.without_let_go(charged(rest, view, &self.pairings))
     }
 
     /// The snapshot of what is set apart: for jobs that end in time and are not among those that start elsewhere (`starting`).
@@ -159,7 +175,7 @@ impl Settled {
     fn inside(&self, view: &ClusterView, window: &Window, starting: &[Pairing]) -> Option<ClusterView> {
         let started = starts(starting);
         let ends_in_time = |job: &&WaitingJob| {
-            !job.is_wide()
+            !job.has_whole_devices()
                 && job.held.is_none()
                 && !started.contains(&job.start.job_id)
                 && ends_at(job, view.taken_at).is_some_and(|end| end <= window.until)
@@ -170,7 +186,19 @@ impl Settled {
         }
         let closed = |place: usize| (!window.places.contains(&place)).then_some(words::ELSEWHERE);
         let inside = with(view, waiting, closed);
-        Some(charged(inside, view, self.pairings.iter().chain(starting)))
+        Some(self.without_let_go(charged(inside, view, self.pairings.iter().chain(starting))))
+    }
+
+    /// Takes from nodes what those will use that are let go.
+    fn without_let_go(&self, mut left: ClusterView) -> ClusterView {
+        for (places, cpus, memory_mib) in &self.let_go {
+            let names: BTreeSet<&NodeName> = places.iter().map(|place| &left.devices[*place].node).collect();
+            for node in left.nodes.iter_mut().filter(|node| names.contains(&node.name)) {
+                node.cpus_free = node.cpus_free.saturating_sub(*cpus);
+                node.memory_mib_free = node.memory_mib_free.saturating_sub(*memory_mib);
+            }
+        }
+        left
     }
 }
 

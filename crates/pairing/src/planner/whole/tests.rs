@@ -37,6 +37,11 @@ fn wide(id: u32, count: u8) -> WaitingJob {
     WaitingJob { device_count: count, ..job(id, "light") }
 }
 
+/// It did not ask for co-location.
+fn plain(id: u32, count: u8) -> WaitingJob {
+    WaitingJob { is_plain: true, ..wide(id, count) }
+}
+
 fn on(node: &str, device: DeviceView) -> DeviceView {
     DeviceView { node: NodeName::new(node), ..device }
 }
@@ -65,6 +70,85 @@ fn a_wide_job_gets_neighbouring_devices_whole_and_alone() {
     assert_eq!(member.explanation.reason, Reason::SeveralDevices);
     assert_eq!(&*member.explanation.text, "starts with 2 GPUs of n1, which it shares with nobody");
     assert_eq!(places(&plan), ["1 n1:g0,g1", "2 n1:g2", "3 n1:g3"]);
+}
+
+#[test]
+fn who_did_not_ask_for_co_location_shares_with_nobody() {
+    // Each would share with the other, had both asked.
+    let one = || on("n1", device("g0", Mps));
+    assert_eq!(places(&planned(&view(vec![one()], vec![job(1, "light"), job(2, "light")]))), ["1+2 n1:g0"]);
+    let plan = planned(&view(vec![one()], vec![plain(1, 1), job(2, "light")]));
+    assert_eq!(places(&plan), ["1 n1:g0"]);
+    let member = &plan.pairings[0].members[0];
+    assert_eq!(
+        (member.role, member.shards.count(), member.explanation.reason),
+        (Role::Alone, 100, Reason::NotColocated)
+    );
+    assert_eq!(&*member.explanation.text, "starts with a GPU of n1, which it shares with nobody");
+    let plan = planned(&view(vec![one()], vec![job(2, "light"), plain(1, 1)]));
+    assert_eq!(places(&plan), ["2 n1:g0"]);
+    assert_eq!(
+        waits(&plan, 1),
+        (Reason::NoDeviceFree, "waits: no GPU is wholly free; one of n1 is set apart for it".to_owned())
+    );
+    // Nor does it join.
+    let shared = vec![on("n1", device_with("g0", Mps, tenant(50, "light", 1000)))];
+    assert_eq!(places(&planned(&view(shared.clone(), vec![job(1, "light")]))).len(), 1);
+    assert!(places(&planned(&view(shared, vec![plain(1, 1)]))).is_empty());
+}
+
+#[test]
+fn who_did_not_ask_is_not_passed_over_by_those_who_join() {
+    let joins = |seconds, first: Vec<WaitingJob>| {
+        let joiner = WaitingJob { time_limit_seconds: Some(seconds), ..job(2, "light") };
+        let device = on("n1", device_with("g0", Mps, tenant(50, "light", 1000)));
+        places(&planned(&view(vec![device], first.into_iter().chain([joiner]).collect())))
+    };
+    assert_eq!(joins(900, vec![plain(1, 1)]), ["2 n1:g0"]);
+    assert_eq!(joins(1100, vec![plain(1, 1)]), Vec::<String>::new());
+    assert_eq!(joins(1100, Vec::new()), ["2 n1:g0"]);
+}
+
+/// So many devices of each of so many nodes; Slurm starts it on the first ones.
+fn on_nodes(id: u32, nodes: u16, count: u8) -> WaitingJob {
+    let names = ["g0", "g1", "g2", "g3"][..usize::from(count)].join(",");
+    let fallback = (count > 1).then(|| names.parse().unwrap());
+    WaitingJob { node_count: nodes, fallback, ..wide(id, count) }
+}
+
+#[test]
+fn a_job_on_several_nodes_is_let_go_when_its_devices_are_free() {
+    let nodes = || four("n1").into_iter().chain(four("n2"));
+    let plan = planned(&view(nodes().collect(), vec![on_nodes(1, 2, 4), job(2, "heavy")]));
+    assert!(places(&plan).is_empty(), "nobody else gets what is given to it");
+    let text = "Slurm starts it on 2 nodes, with 4 GPUs each, which it shares with nobody";
+    assert_eq!(waits(&plan, 1), (Reason::LetGo, text.to_owned()));
+    let plan = planned(&view(nodes().collect(), vec![on_nodes(1, 2, 2), job(2, "heavy"), on_nodes(3, 2, 1)]));
+    assert_eq!((waits(&plan, 1).0, waits(&plan, 3).0), (Reason::LetGo, Reason::LetGo));
+    assert_eq!(places(&plan), ["2 n1:g2"], "the third ones are for the last");
+    let cpus = WaitingJob { cpus: 64, ..on_nodes(1, 2, 2) };
+    let plan = planned(&view(nodes().collect(), vec![cpus, job(2, "heavy")]));
+    assert_eq!((waits(&plan, 1).0, waits(&plan, 2).0), (Reason::LetGo, Reason::NodeTooFull));
+    let plan = planned(&view(nodes().collect(), vec![on_nodes(1, 3, 1)]));
+    assert_eq!(waits(&plan, 1).0, Reason::NodeDoesNotMatch);
+}
+
+#[test]
+fn devices_on_several_nodes_are_set_apart_until_the_last_is_free() {
+    let mut devices: Vec<DeviceView> = four("n1").into_iter().chain(four("n2")).collect();
+    devices[6] = held("n2", "g2", 50, 1000);
+    let limited = |id, seconds| WaitingJob { time_limit_seconds: Some(seconds), ..job(id, "heavy") };
+    let queue = vec![on_nodes(1, 2, 4), limited(2, 999), limited(3, 1001), wide(4, 2)];
+    let plan = planned(&view(devices.clone(), queue));
+    assert_eq!(places(&plan).len(), 1, "{:?}", places(&plan));
+    assert!(places(&plan)[0].starts_with("2 "), "who ends before");
+    let text = "waits: no 2 nodes have 4 GPUs each that are wholly free; they are set apart for it as they fall free";
+    assert_eq!(waits(&plan, 1), (Reason::NoDeviceFree, text.to_owned()));
+    // And so they are when it was let go and does not run yet.
+    let mut view = view(devices, vec![limited(3, 1001)]);
+    let gres_types = on_nodes(1, 2, 4).fallback;
+    view.alone_claims = vec![AloneClaim { gres_types, node_count: 2, ..claim(900) }];
+    assert!(places(&planned(&view)).is_empty());
 }
 
 #[test]
@@ -109,7 +193,7 @@ fn the_queues_order_holds_between_wide_jobs_and_others() {
     let plan = planned(&view(four("n1"), vec![WaitingJob { cpus: 65, ..wide(2, 4) }, job(3, "heavy")]));
     let (reason, text) = waits(&plan, 3);
     assert_eq!(reason, Reason::Blocked);
-    assert!(text.ends_with("a job of several GPUs waits for CPUs or memory of its node"), "{text}");
+    assert!(text.ends_with("a job that shares with nobody waits for CPUs or memory of its node"), "{text}");
 }
 
 #[test]
@@ -255,6 +339,7 @@ prop_compose! {
             }
         }
         let jobs = jobs.iter().enumerate().map(|(at, (count, cpus, limit, held))| WaitingJob {
+            is_plain: cpus % 3 == 0,
             cpus: *cpus,
             time_limit_seconds: *limit,
             held: (*held == 0).then(|| "it is held".to_owned()),
@@ -298,11 +383,11 @@ proptest! {
         prop_assert_eq!(told, all);
     }
 
-    /// Of what is free for nobody before it, a wide job that is first is given its devices.
+    /// Of what is free for nobody before it, such a job that is first is given its devices.
     #[test]
     fn the_first_of_the_queue_starts_if_it_can(view in clusters()) {
         let Some(first) = view.waiting.iter().find(|job| job.held.is_none()) else { return Ok(()) };
-        prop_assume!(first.device_count > 1 && view.alone_claims.is_empty());
+        prop_assume!(first.has_whole_devices() && view.alone_claims.is_empty());
         let can_start = view.nodes.iter().any(|node| {
             let free = view.devices.iter().filter(|own| own.node == node.name && own.is_wholly_free()).count();
             free >= usize::from(first.device_count) && node.cpus_free >= first.cpus

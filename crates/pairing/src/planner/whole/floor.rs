@@ -31,11 +31,11 @@ enum Use {
     Free,
     /// Somebody runs there, or is about to.
     Held,
-    /// A job of one device was seated there.
+    /// A job that may share was seated there.
     Seated,
     /// The same where it was set apart: the job ends in time.
     Lent,
-    /// A wide job gets it.
+    /// A job that shares with nobody gets it.
     Given,
     /// It takes nothing.
     Closed,
@@ -46,7 +46,7 @@ struct Room<'v> {
     node: &'v NodeView,
     cpus_free: u32,
     memory_mib_free: u64,
-    /// For a wide job that lacks CPUs or memory only.
+    /// For a job that lacks CPUs or memory only.
     is_kept: bool,
     spots: Vec<Spot<'v>>,
 }
@@ -55,6 +55,8 @@ pub(super) struct Floor<'v> {
     now: UnixTime,
     rooms: Vec<Room<'v>>,
     windows: Vec<Window>,
+    /// For how many jobs devices are set apart, or a node is kept.
+    apart_count: usize,
     device_count: usize,
 }
 
@@ -66,7 +68,7 @@ pub(super) struct Window {
     pub(super) until: UnixTime,
 }
 
-/// What a wide job finds at its turn.
+/// What a job that gets whole devices finds at its turn.
 pub(super) enum Found {
     /// Places of its devices in the view.
     Devices(Vec<usize>),
@@ -121,6 +123,15 @@ impl<'v> Room<'v> {
         gres_types.iter().map(find).collect()
     }
 
+    /// The spots on which Slurm would start a job by itself: those that are named, or the one of `among` that is free first. None that
+    /// is closed.
+    fn fallback(&self, among: Vec<usize>, named: Option<&GresTypes>) -> Option<Vec<usize>> {
+        let Some(gres_types) = named else { return self.first_free(among, 1) };
+        let spots = self.named(gres_types)?;
+        let is_open = |spot: &usize| among.contains(spot) && self.spots[*spot].use_ != Use::Closed;
+        spots.iter().all(is_open).then_some(spots)
+    }
+
     /// When all of these are free at the latest.
     fn free_at(&self, indexes: &[usize]) -> Option<UnixTime> {
         latest(indexes.iter().map(|index| self.spots[*index].free_at))
@@ -146,8 +157,13 @@ fn latest(times: impl Iterator<Item = UnixTime>) -> Option<UnixTime> {
 /// Spots of a room, and when all of them are free.
 type Due = (UnixTime, usize, Vec<usize>);
 
-fn soonest(found: impl Iterator<Item = Due>) -> Option<Due> {
-    found.min_by(|a, b| a.0.seconds().total_cmp(&b.0.seconds()))
+/// Of so many rooms those that are free first; and when all of them are.
+fn soonest(found: impl Iterator<Item = Due>, room_count: usize) -> Option<(UnixTime, Vec<Due>)> {
+    let mut found: Vec<Due> = found.collect();
+    found.sort_by(|a, b| a.0.seconds().total_cmp(&b.0.seconds()));
+    found.truncate(room_count);
+    let all = latest(found.iter().map(|due| due.0)).filter(|_| found.len() == room_count)?;
+    Some((all, found))
 }
 
 /// When the last of those ends who are on a device. One that nobody of ours is on is held by somebody whom only Slurm knows.
@@ -186,7 +202,7 @@ impl<'v> Floor<'v> {
                 rooms[*at].add(place, device, now);
             }
         }
-        Self { now, rooms, windows: Vec::new(), device_count: view.devices.len() }
+        Self { now, rooms, windows: Vec::new(), apart_count: 0, device_count: view.devices.len() }
     }
 
     /// Jobs that Slurm starts by itself: those that can run in fewer places first, and one of one device where the planner of those
@@ -198,9 +214,10 @@ impl<'v> Floor<'v> {
             (claim.gres_types.is_none(), if node_count == 0 { usize::MAX } else { node_count })
         });
         for claim in claims {
-            match &claim.gres_types {
-                Some(gres_types) => self.take_named(claim, gres_types),
-                None => self.take_any(claim),
+            if claim.gres_types.is_some() || claim.node_count > 1 {
+                self.take_named(claim);
+            } else {
+                self.take_any(claim);
             }
         }
     }
@@ -214,23 +231,24 @@ impl<'v> Floor<'v> {
         }
     }
 
-    fn take_named(&mut self, claim: &AloneClaim, gres_types: &GresTypes) {
+    fn take_named(&mut self, claim: &AloneClaim) {
         let now = self.now;
         let allowed = self.rooms.iter().enumerate().filter(|(_, room)| is_allowed(claim, &room.node.name));
         let found = allowed.filter_map(|(at, room)| {
-            let spots = room.named(gres_types)?;
-            let is_open = spots.iter().all(|spot| room.spots[*spot].use_ != Use::Closed);
-            Some((room.free_at(&spots).filter(|_| is_open)?, at, spots))
+            let spots = room.fallback((0..room.spots.len()).collect(), claim.gres_types.as_ref())?;
+            Some((room.free_at(&spots)?, at, spots))
         });
-        let Some((free_at, room, spots)) = soonest(found) else { return };
+        let Some((free_at, dues)) = soonest(found, usize::from(claim.node_count)) else { return };
         if free_at <= now {
-            self.give(room, &spots, now + FAR);
+            for (_, room, spots) in dues {
+                self.give(room, &spots, now + FAR);
+            }
         } else {
-            self.set_spots_apart(room, &spots, free_at, now + FAR);
+            self.set_dues_apart(&dues, free_at, now + FAR);
         }
     }
 
-    /// A job of one device: it is taken to use one, on the node with the fewest that are free, so that wide jobs find the others.
+    /// A job that may share: it is taken to use one device, on the node with the fewest that are free, so that wide jobs find the others.
     pub(super) fn seat_narrow(&mut self, job: &WaitingJob) {
         let end = ends_at(job, self.now);
         let mut best: Option<(usize, usize, usize)> = None;
@@ -246,13 +264,16 @@ impl<'v> Floor<'v> {
         let spot = &mut room.spots[spot];
         match spot.apart_until {
             None => (spot.use_, spot.free_at) = (Use::Seated, end.unwrap_or(self.now + FAR)),
-            // It is over when the wide job begins.
+            // It is over when the other job begins.
             Some(_) => spot.use_ = Use::Lent,
         }
     }
 
-    /// Gives a wide job its devices, on the node where the fewest are left over.
+    /// Gives a job its whole devices, on the node where the fewest are left over.
     pub(super) fn take(&mut self, job: &WaitingJob) -> Found {
+        if job.node_count > 1 {
+            return self.take_on_several(job);
+        }
         let count = usize::from(job.device_count);
         let end = ends_at(job, self.now);
         let mut wait = Wait::NoNodeHasSoMany;
@@ -283,6 +304,41 @@ impl<'v> Floor<'v> {
         Found::Devices(self.give(room, &spots, end.unwrap_or(self.now + FAR)))
     }
 
+    /// The same on several nodes: those devices on which Slurm starts it by itself.
+    fn take_on_several(&mut self, job: &WaitingJob) -> Found {
+        let node_count = usize::from(job.node_count);
+        let end = ends_at(job, self.now);
+        let (mut with_so_many, mut open, mut free, mut best) = (0, 0, 0, Vec::new());
+        for (at, room) in self.rooms.iter().enumerate() {
+            let suitable = room.suitable(job);
+            with_so_many += usize::from(suitable.len() >= usize::from(job.device_count));
+            let Some(spots) = room.fallback(suitable, job.fallback.as_ref()) else { continue };
+            open += 1;
+            if spots.iter().all(|spot| room.spots[*spot].takes(end)) {
+                free += 1;
+                if room.has_cpus(job) {
+                    best.push((room.free_count() - spots.len(), at, spots));
+                }
+            }
+        }
+        if best.len() < node_count {
+            return Found::None(match () {
+                () if with_so_many < node_count => Wait::NoNodeHasSoMany,
+                () if open < node_count => Wait::Closed,
+                () if free < node_count => Wait::NotFree,
+                () => Wait::NodeTooFull,
+            });
+        }
+        best.sort();
+        best.truncate(node_count);
+        let mut places = Vec::new();
+        for (_, room, spots) in best {
+            self.rooms[room].charge(job);
+            places.extend(self.give(room, &spots, end.unwrap_or(self.now + FAR)));
+        }
+        Found::Devices(places)
+    }
+
     fn give(&mut self, room: usize, spots: &[usize], until: UnixTime) -> Vec<usize> {
         let room = &mut self.rooms[room];
         let give = |index: &usize| {
@@ -293,51 +349,61 @@ impl<'v> Floor<'v> {
         spots.iter().map(give).collect()
     }
 
-    /// Sets devices apart for a wide job that found none, where it will first have them; gives that node. `None`: nowhere, or for
+    /// Sets devices apart for a job that found none, where it will first have them; gives that node. `None`: nowhere, or for
     /// others before it already.
     pub(super) fn set_apart(&mut self, job: &WaitingJob, jobs_max: usize) -> Option<&'v NodeName> {
-        let kept_count = self.rooms.iter().filter(|room| room.is_kept).count();
-        if self.windows.len() + kept_count >= jobs_max {
+        if self.apart_count >= jobs_max {
             return None;
         }
         let count = usize::from(job.device_count);
         let found = self.rooms.iter().enumerate().filter_map(|(at, room)| {
-            let spots = room.first_free(room.suitable(job), count)?;
+            let suitable = room.suitable(job);
+            let spots = match job.node_count {
+                1 => room.first_free(suitable, count)?,
+                _ => room.fallback(suitable, job.fallback.as_ref())?,
+            };
             Some((room.free_at(&spots)?, at, spots))
         });
-        let (free_at, room, spots) = soonest(found)?;
-        let own = &mut self.rooms[room];
+        let (free_at, dues) = soonest(found, usize::from(job.node_count))?;
+        let first = dues.first().map(|due| &self.rooms[due.1].node.name)?;
         if free_at <= self.now {
-            // Its devices are there, and it lacks something else of the node.
-            own.is_kept = true;
-            return Some(&own.node.name);
+            // Its devices are there, and it lacks something else of the nodes.
+            for (_, room, _) in dues {
+                self.rooms[room].is_kept = true;
+            }
+            self.apart_count += 1;
+            return Some(first);
         }
         let limit = job.time_limit_seconds.map_or(FAR, Duration::from_secs);
-        self.set_spots_apart(room, &spots, free_at, free_at + limit).then_some(&self.rooms[room].node.name)
+        self.set_dues_apart(&dues, free_at, free_at + limit).then_some(first)
     }
 
-    /// `free_again_at`: when the job ends that they are set apart for. `false`: some are for another already, who goes before.
-    fn set_spots_apart(
-        &mut self,
-        room: usize,
-        spots: &[usize],
-        until: UnixTime,
-        free_again_at: UnixTime,
-    ) -> bool {
-        let own = &mut self.rooms[room];
-        if spots.iter().any(|index| own.spots[*index].apart_until.is_some()) {
+    /// Until all of them are free. `false`: some are for another already, who goes before.
+    fn set_dues_apart(&mut self, dues: &[Due], until: UnixTime, free_again_at: UnixTime) -> bool {
+        let is_another =
+            |due: &Due| due.2.iter().any(|spot| self.rooms[due.1].spots[*spot].apart_until.is_some());
+        if dues.iter().any(is_another) {
             return false;
         }
+        for (_, room, spots) in dues {
+            self.set_spots_apart(*room, spots, until, free_again_at);
+        }
+        self.apart_count += 1;
+        true
+    }
+
+    /// `free_again_at`: when the job ends that they are set apart for.
+    fn set_spots_apart(&mut self, room: usize, spots: &[usize], until: UnixTime, free_again_at: UnixTime) {
+        let own = &mut self.rooms[room];
         for index in spots {
             let spot = &mut own.spots[*index];
             (spot.apart_until, spot.free_at) = (Some(until), free_again_at);
         }
         let places = spots.iter().map(|index| own.spots[*index].place).collect();
         self.windows.push(Window { room, places, until });
-        true
     }
 
-    /// Why devices take no job of one device besides, by their places in the view; and what is set apart, for those who end in time.
+    /// Why devices take no job that may share, by their places in the view; and what is set apart, for those who end in time.
     /// Whoever was seated before keeps his seat.
     pub(super) fn closed(self) -> (Vec<Option<&'static str>>, Vec<Window>) {
         let mut closed = vec![None; self.device_count];
