@@ -10,6 +10,7 @@ use pillion_auth::Refused;
 use pillion_core::decision::MemberState;
 use pillion_core::device::Reading;
 use pillion_core::health::DeviceFault;
+use pillion_core::mark::Mark;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::text::quoted;
@@ -396,10 +397,14 @@ fn queue_job(
         starts_alone_at_seconds: job.eligible_at.and_then(known),
         state,
         reason: if is_visible { reason } else { String::new() },
-        slowdown_ratio_max: Some(
-            mark.slowdown_ratio_max.unwrap_or_else(|| policy.slowdown_ratio_max.value()),
-        ),
+        slowdown_ratio_max: promised(mark, policy),
     })
+}
+
+/// Who shares with nobody is promised nothing.
+fn promised(mark: &Mark, policy: &Policy) -> Option<f64> {
+    let of_site = || policy.slowdown_ratio_max.value();
+    (!mark.has_whole_devices()).then(|| mark.slowdown_ratio_max.unwrap_or_else(of_site))
 }
 
 /// A profile, with what became of its workload's runs in instances.
@@ -437,6 +442,16 @@ mod tests {
         let users =
             [(SlurmJobId::plain(7), "alice".to_owned()), (SlurmJobId::plain(8), "bob".to_owned())].into();
         decision(&pair(), &users, Caller { uid: uid.map(UserId), is_operator }).members
+    }
+
+    #[test]
+    fn who_shares_with_nobody_is_promised_nothing() {
+        let of = |text: &str| promised(&Mark::parse(text).unwrap().unwrap(), &Policy::default());
+        assert_eq!(of("pillion1;w=a;s=1.1"), Some(1.1));
+        assert_eq!(of("pillion1;w=a"), Some(Policy::default().slowdown_ratio_max.value()));
+        for text in ["pillion2;w=a;s=1.1;at=g0,g1", "pillion2;w=a;plain=1", "pillion2;w=a;nodes=2"] {
+            assert_eq!(of(text), None, "{text}");
+        }
     }
 
     #[test]

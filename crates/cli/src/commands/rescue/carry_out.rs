@@ -19,7 +19,7 @@ pub struct Outcome {
     pub job_id: SlurmJobId,
     /// Why it was given back.
     pub why: String,
-    /// undone, started, ended, `would be undone`, or `NOT undone: ...`.
+    /// undone, started, ended, `would be undone`, `left: ...` or `NOT undone: ...`.
     pub result: String,
     #[serde(skip)]
     left: bool,
@@ -76,15 +76,21 @@ pub async fn carry_out(
         });
         // What is left is planned anew from what Slurm says now: the job may have been requeued or held meanwhile.
         let again = plan(&after.jobs, pools, clock.now(), older_than_seconds);
-        due.retain_mut(|undo| match again.iter().find(|new| new.job_id == undo.job_id) {
-            Some(new) => {
-                new.clone_into(undo);
-                true
-            }
-            None => false,
-        });
+        due.retain_mut(|undo| is_due_again(undo, &again, &mut outcomes));
     }
     Ok((outcomes.into_values().collect(), dropped_line_count))
+}
+
+/// Whether a job that could not be given back still has to be, and as what. One that was changed since (moved out of the pool by its
+/// user, put back by the scheduler) is nobody's to give back any more: that its update was refused is as it should be.
+fn is_due_again(undo: &mut Undo, again: &[Undo], outcomes: &mut BTreeMap<SlurmJobId, Outcome>) -> bool {
+    if let Some(new) = again.iter().find(|new| new.job_id == undo.job_id) {
+        new.clone_into(undo);
+        return true;
+    }
+    let result = "left: it was changed meanwhile, and needs nothing any more";
+    outcomes.insert(undo.job_id, Outcome::new(undo.job_id, undo.why.to_string(), result));
+    false
 }
 
 /// The queue; any failure is tried again, for a controller that restarts answers with an ordinary error.
@@ -128,5 +134,29 @@ fn is_undone(job: &Job, undo: &Undo) -> bool {
         mark.left
     } else {
         mark.lease_epoch.is_none() && !updates::is_pinned(job, mark)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pillion_core::UnixTime;
+    use pillion_core::mark::Mark;
+
+    /// Its user moved it out of the pool between our look and our update, which the fence refused.
+    #[test]
+    fn who_was_changed_meanwhile_is_no_failure() {
+        let job_id = SlurmJobId::plain(7);
+        let update = updates::leave(&Mark::default());
+        let mut undo = Undo { job_id, why: Why::OutsidePool, update };
+        let refused = || Outcome { left: true, ..Outcome::new(job_id, String::new(), "NOT undone: fenced") };
+        let mut outcomes = BTreeMap::from([(job_id, refused())]);
+        let moved = updates::again(&Mark::default(), UnixTime::from_epoch(5), PAUSE);
+        let again = Undo { update: moved, ..undo.clone() };
+        assert!(is_due_again(&mut undo, std::slice::from_ref(&again), &mut outcomes));
+        assert_eq!((&undo.update, outcomes[&job_id].is_left()), (&again.update, true));
+        assert!(!is_due_again(&mut undo, &[], &mut outcomes));
+        assert!(!outcomes[&job_id].is_left());
+        assert!(outcomes[&job_id].result.starts_with("left: "));
     }
 }
