@@ -9,6 +9,7 @@ mod decision;
 mod launch;
 mod peers;
 mod queue;
+mod replayed;
 mod stats;
 mod submit;
 mod update;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 /// How many rounds a topic makes where none is named.
 const ROUNDS: usize = 200;
 
-const USAGE: &str = "usage: pillion-bench TOPIC [ROUNDS]; the topics are update-to-start, submit, launch, queue, peers, bound and decision";
+const USAGE: &str = "usage: pillion-bench TOPIC [ROUNDS]; the topics are update-to-start, submit, launch, queue, peers, bound, decision and replay-slurm";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -49,6 +50,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         "peers" => peers::run(rounds),
         "bound" => peers::print_bound(rounds),
         "decision" => decision::run(),
+        "replay-slurm" => replayed::run(rounds),
         other => bail!("there is no topic '{other}'; {USAGE}"),
     }
 }

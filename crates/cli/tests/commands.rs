@@ -2,12 +2,14 @@
 
 mod backtest;
 mod canary;
+mod characterize;
 mod harness;
 mod plan_on_files;
 mod replay;
 mod scale;
 
 use harness::{Harness, VIEW, run_at};
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::Ordering;
 
 /// Runs a command in all three formats and snapshots what it prints.
@@ -21,6 +23,13 @@ async fn snapshot(harness: &Harness, name: &str, line: &str, code: i32) {
         }
         insta::assert_snapshot!(format!("{name}_{format}"), ran.out);
     }
+}
+
+/// A program of Slurm's, as lines of a shell.
+fn program(harness: &Harness, name: &str, lines: &str) {
+    let path = harness.folder.path().join("bin").join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{lines}\n")).expect("written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("ours");
 }
 
 #[tokio::test]
@@ -77,52 +86,6 @@ async fn acct_says_what_was_gained() {
     assert!(wrong.err.contains("'n[1-' is not a hostlist; write n1, n[1-3,7] or n1,n2"), "{}", wrong.err);
     let swapped = harness.run("acct -S 2026-11-08 -E 2026-11-01").await;
     assert!(swapped.code == 64 && swapped.err.contains("swap them"), "{}", swapped.err);
-}
-
-/// A campaign that was followed to its end: nothing is left to submit.
-fn remembered(folder: &std::path::Path) {
-    let script = folder.join("train.sh").canonicalize().expect("it was written");
-    let run = |cap: f64, job_id: &str, outcome: serde_json::Value| serde_json::json!({"cap": cap, "job_id": job_id, "submitted_at": 1_763_463_940.0, "outcome": outcome});
-    let failed = serde_json::json!({"failed": "it ended as failed; see what it printed"});
-    let campaign = serde_json::json!({
-        "subject": {"script": script, "text": SCRIPT, "arguments": ["--deep"], "options": []},
-        "runs": [run(1.0, "46", "taught".into()), run(0.2, "47", "taught".into()), run(0.6, "48", "taught".into()),
-            run(0.9, "49", failed)],
-    });
-    let name = script.to_str().expect("text").replace('/', "%");
-    let place = folder.join("pillion/characterize");
-    std::fs::create_dir_all(&place).expect("a folder");
-    std::fs::write(place.join(format!("{name}.json")), campaign.to_string()).expect("written");
-}
-
-const SCRIPT: &str = "#!/bin/sh\n#SBATCH --gres=gpu:1\ntrain\n";
-
-#[tokio::test]
-async fn characterize_tells_what_a_campaign_taught_without_doing_it_again() {
-    let harness = Harness::start();
-    std::fs::write(harness.folder.path().join("train.sh"), SCRIPT).expect("written");
-    remembered(harness.folder.path());
-    snapshot(&harness, "characterize", "characterize --caps 0.6,0.2 train.sh --deep", 0).await;
-}
-
-#[tokio::test]
-async fn characterize_refuses_what_makes_no_sense_before_anything_is_submitted() {
-    let harness = Harness::start();
-    let place = harness.folder.path();
-    std::fs::write(place.join("train.sh"), SCRIPT).expect("written");
-    std::fs::write(place.join("own.sh"), "#!/bin/sh\n#SBATCH --colocate=cap=0.3\n").expect("written");
-    for (line, code, said) in [
-        ("characterize none.sh", 65, "cannot read none.sh"),
-        ("characterize own.sh", 65, "own.sh: line 2: take cap= out"),
-        ("characterize --caps 0.25 train.sh", 64, "a cap is 0.1, 0.2, .. 0.9 or 1"),
-        ("characterize --caps 1 train.sh", 64, "leave 1 out of --caps"),
-        ("characterize --sbatch=--colocate=no train.sh", 64, "write settings of --colocate in the script"),
-    ] {
-        let ran = harness.run(line).await;
-        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{line}");
-        assert!(ran.err.contains(said), "{line}: {}", ran.err);
-    }
-    assert_eq!(std::fs::read_dir(place.join("pillion/characterize")).map_or(0, Iterator::count), 0);
 }
 
 #[tokio::test]

@@ -51,6 +51,15 @@ impl Estimate {
         Self { low: expected - reach, expected, high: expected + reach }
     }
 
+    /// Low, expected and high with so many digits behind the point; what rounds to nothing is `0`, never `-0`.
+    pub fn texts(self, digits: usize) -> [String; 3] {
+        [self.low, self.expected, self.high].map(|value| {
+            let text = format!("{value:.digits$}");
+            let is_nothing = text.chars().all(|letter| matches!(letter, '-' | '0' | '.'));
+            if is_nothing { text.trim_start_matches('-').to_owned() } else { text }
+        })
+    }
+
     /// Of the opposite.
     pub(crate) fn negated(self) -> Self {
         Self { low: -self.high, expected: -self.expected, high: -self.low }

@@ -230,6 +230,8 @@ pub struct Nudges {
     pub train: Arc<Notify>,
     /// The first scan is there.
     pub heartbeat: Arc<Notify>,
+    /// Observed partitions were looked at.
+    pub shadow: Arc<Notify>,
 }
 
 /// The reconcilers' world.

@@ -108,7 +108,7 @@ pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) 
         task("first-runs", every(2), None, FirstRuns::new(world())),
         task("names", every(10), Some(&nudges.names), Names::new(world())),
         task("observe", every(5), None, Observe::new(world())),
-        task("shadow", every(5), None, Shadow::new(world())),
+        task("shadow", every(15), Some(&nudges.shadow), Shadow::new(world())),
         task("strays", every(60), None, Strays::new(world())),
         task("housekeep", every(600), None, Housekeep::new(world())),
     ]

@@ -36,7 +36,7 @@ pub struct ReplayArgs {
     /// What else.
     #[command(subcommand)]
     pub action: Option<ReplayAction>,
-    /// What the command of --print-sacct wrote
+    /// What the command of --print-sacct wrote; of every file here '-' is what comes in
     #[arg(value_name = "SACCT", required_unless_present_any = ["print_sacct", "print_queries"], help_heading = INPUT)]
     pub sacct: Option<PathBuf>,
     /// Prints the sacct command that writes what is read here, and ends
@@ -122,7 +122,7 @@ pub enum ReplayAction {
 
 #[derive(Debug, ClapArgs)]
 pub struct AnonymiseArgs {
-    /// What the command of --print-sacct wrote
+    /// What the command of --print-sacct wrote; of every file here '-' is what comes in
     #[arg(value_name = "SACCT")]
     pub sacct: PathBuf,
     /// What 'scontrol show nodes' printed

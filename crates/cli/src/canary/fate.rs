@@ -2,10 +2,10 @@
 
 use super::plan::{Measured, Outcome, Run, Work};
 use crate::characterize::campaign::{self, Outcome as Taught, RunStatus};
+use crate::characterize::fate::{InSlurm, objection};
 use pillion_api::JobStatus;
 use pillion_core::profile::LessonKind;
 use pillion_core::{CapStep, SlurmJobId, UnixTime};
-use pillion_slurm::JobState;
 
 /// A speed is told within moments of the lesson of its run; after this it will never be.
 const UNTOLD_SECONDS_MAX: f64 = 30.0;
@@ -18,53 +18,9 @@ pub enum Stands {
     Over(Outcome),
 }
 
-/// What Slurm says of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum InSlurm {
-    /// It waits, runs or is being ended; or Slurm has a word for it that nobody here knows.
-    Held(&'static str),
-    /// It is over: how.
-    Over(&'static str),
-    /// Slurm holds it no longer, and how it ended nobody has written down.
-    Forgotten,
-}
-
-impl InSlurm {
-    /// By the word of slurmctld.
-    pub fn of(state: &JobState) -> Self {
-        match state {
-            JobState::Pending => Self::Held("waiting"),
-            JobState::Running | JobState::Suspended => Self::Held("running"),
-            JobState::Completing | JobState::Other(_) => Self::Held("ending"),
-            JobState::Ended(ending) => Self::Over(ending.as_str()),
-        }
-    }
-
-    /// By the word of the accounts, of a job that slurmctld does not hold: one that they still have as running was lost.
-    pub fn by_accounts(state: &JobState) -> Self {
-        match Self::of(state) {
-            Self::Held(_) => Self::Forgotten,
-            over => over,
-        }
-    }
-}
-
-/// What Slurm makes of a job that counts as over: none is, while Slurm holds it. It was put back into the queue, or the scheduler has no
-/// look at Slurm, or lost what it knew. `is_known`: whether the scheduler knows it.
-pub fn judged(stands: Stands, is_known: bool, slurm: &InSlurm) -> Stands {
-    match (slurm, is_known) {
-        (InSlurm::Held(state), true) => Stands::Open(state, "Slurm holds it still".to_owned()),
-        (InSlurm::Held(state), false) => {
-            Stands::Open(state, "Slurm holds it, and the scheduler does not know it".to_owned())
-        }
-        (InSlurm::Over(ending), false) => Stands::Over(Outcome::Failed(format!(
-            "the scheduler did not see it; Slurm says that it ended as {ending}"
-        ))),
-        (InSlurm::Forgotten, false) => {
-            Stands::Over(Outcome::Failed("neither the scheduler nor Slurm knows it any more".to_owned()))
-        }
-        (InSlurm::Over(_) | InSlurm::Forgotten, true) => stands,
-    }
+/// What Slurm makes of a job that counts as over. `is_known`: whether the scheduler knows it.
+pub(super) fn judged(stands: Stands, is_known: bool, slurm: &InSlurm) -> Stands {
+    objection(is_known, slurm).map_or(stands, from_alone)
 }
 
 /// How a job stands, by its status.

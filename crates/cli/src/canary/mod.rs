@@ -18,6 +18,7 @@ mod slurm;
 pub mod verdict;
 
 use crate::args::CanaryArgs;
+use crate::characterize::fate::InSlurm;
 use crate::characterize::record::Record;
 use crate::characterize::submit::{NotTaken, TAKEN_ALONE, TAKEN_TO_SHARE, submit};
 use crate::characterize::{self, unusable};
@@ -28,7 +29,7 @@ use crate::exit::{self, ExitStatus};
 use crate::format;
 use crate::output::Output;
 use bound::Bound;
-use fate::{InSlurm, Stands};
+use fate::Stands;
 use indicatif::ProgressBar;
 use pillion_api::{PolicyRequest, ShadowRequest, StatusRequest};
 use pillion_core::{Clock, SlurmJobId, UnixTime};
@@ -371,7 +372,7 @@ impl Following<'_> {
             return Ok(());
         }
         let jobs: Vec<SlurmJobId> = over.iter().map(|(_, job_id, ..)| *job_id).collect();
-        let slurm = slurm::fates(&jobs).await?;
+        let slurm = characterize::slurm::fates(&jobs).await?;
         for (at, job_id, is_known, stands) in over {
             let fate = slurm.get(&job_id).unwrap_or(&InSlurm::Forgotten);
             match fate::judged(stands, is_known, fate) {

@@ -1,9 +1,9 @@
-//! What Slurm tells the user who calls: the nodes of the pool, which of his jobs have a name, and what became of each.
+//! What Slurm tells the user who calls: the nodes of the pool, and which of his jobs have a name.
 
-use super::fate::InSlurm;
 use super::place::SINFO_FORMAT;
 use super::plan::Run;
-use crate::characterize::slurm::{ask, known, told};
+use crate::characterize::fate::InSlurm;
+use crate::characterize::slurm::{ask, told};
 use crate::error::CliError;
 use crate::format;
 use pillion_core::SlurmJobId;
@@ -46,19 +46,6 @@ pub(super) async fn find(runs: &[&Run]) -> Result<(BTreeMap<String, SlurmJobId>,
     Ok((found, is_sure))
 }
 
-/// What Slurm says of these jobs, each of them. What it holds slurmctld says; how a job ended that it has forgotten the accounts, where there
-/// are any.
-///
-/// # Errors
-/// [`CliError::SlurmBusy`] where the controller did not answer.
-pub(super) async fn fates(jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, InSlurm>, CliError> {
-    let mut fates = known(jobs, ("%i|%T", queued), ("JobID,State", accounted)).await?;
-    for job in jobs {
-        fates.entry(*job).or_insert(InSlurm::Forgotten);
-    }
-    Ok(fates)
-}
-
 /// The user's jobs that Slurm holds, by their names.
 ///
 /// # Errors
@@ -71,20 +58,6 @@ pub(super) async fn held() -> Result<BTreeMap<String, SlurmJobId>, CliError> {
         matches!(InSlurm::of(&state), InSlurm::Held(_)).then_some((name, job))
     });
     Ok(jobs.collect())
-}
-
-fn queued(line: &str) -> Option<(SlurmJobId, InSlurm)> {
-    stated(line).map(|(job, state)| (job, InSlurm::of(&job_state(state))))
-}
-
-fn accounted(line: &str) -> Option<(SlurmJobId, InSlurm)> {
-    stated(line).map(|(job, state)| (job, InSlurm::by_accounts(&job_state(state))))
-}
-
-/// `17|CANCELLED by 1000`.
-fn stated(line: &str) -> Option<(SlurmJobId, &str)> {
-    let (id, state) = line.trim().split_once('|')?;
-    Some((id.parse().ok()?, state.split(' ').next()?))
 }
 
 fn named(line: &str) -> Option<(String, SlurmJobId)> {
@@ -104,7 +77,5 @@ mod tests {
         assert_eq!(job("pillion-canary-1-0|17|CANCELLED by 1000"), None);
         assert_eq!(job("pillion-canary-1-0|x|RUNNING"), None);
         assert_eq!(job("slurm_load_jobs error"), None);
-        assert_eq!(stated("17|CANCELLED by 1000"), Some((SlurmJobId::plain(17), "CANCELLED")));
-        assert_eq!(stated("slurm_load_jobs error"), None);
     }
 }

@@ -4,11 +4,12 @@
 //! ```text
 //! script ─► campaign (what next?) ─► submit (sbatch)
 //!               ▲     └─► record (file)
-//!               └── poll ◄── scheduler            campaign + profile ─► show
+//!               └── poll ◄── scheduler, then squeue (is it over?: fate)            campaign + profile ─► show
 //! ```
 
 pub mod campaign;
 mod counts;
+pub(crate) mod fate;
 pub mod record;
 pub mod script;
 pub mod show;
@@ -22,18 +23,19 @@ use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
 use crate::output::Output;
 use campaign::{Campaign, Next, RunStatus, Subject, Wanted};
+use fate::InSlurm;
 use indicatif::{ProgressBar, ProgressStyle};
 use pillion_api::StatusRequest;
 use pillion_core::device::Mechanism;
 use pillion_core::option::ColocateRequest;
-use pillion_core::{CapStep, Clock};
+use pillion_core::{CapStep, Clock, SlurmJobId};
 use record::Record;
 use show::Known;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often the scheduler is asked for the jobs.
+/// How often the scheduler is asked for the jobs, and then Slurm.
 const POLL_PERIOD: Duration = Duration::from_secs(2);
 /// A script that is longer is none.
 const SCRIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -177,8 +179,10 @@ impl Following<'_> {
             match self.poll().await {
                 Ok(()) => {}
                 // The jobs do not need us: somebody restarts the scheduler, and we ask again.
-                Err(CliError::Unreachable { .. } | CliError::TryLater(_)) if !is_once => {
-                    bar.set_message("the scheduler does not answer; the jobs go on");
+                Err(CliError::Unreachable { .. } | CliError::TryLater(_) | CliError::SlurmBusy(_))
+                    if !is_once =>
+                {
+                    bar.set_message("no answer; the jobs go on");
                 }
                 Err(error) => return Err(error),
             }
@@ -216,22 +220,13 @@ impl Following<'_> {
     /// Asks what became of each open run, and of one that is over for what is known of the workload.
     async fn poll(&mut self) -> Result<(), CliError> {
         let mut client = connect(self.address).await?;
-        let now = self.clock.now();
-        let mut statuses = vec![None; self.campaign.runs.len()];
+        let statuses = self.statuses(&mut client).await?;
         let mut has_changed = false;
-        for (at, slot) in statuses.iter_mut().enumerate() {
-            let run = &self.campaign.runs[at];
-            if run.outcome.is_some() {
-                continue;
-            }
-            let response = job_status::ask(&mut client, run.job_id).await?;
-            let model = self.known.profile.as_ref().map(|profile| profile.device_model.as_str());
-            let status = campaign::status(run, response.status.as_ref(), model, now);
-            if let RunStatus::Over(outcome) = &status {
-                self.campaign.runs[at].outcome = Some(outcome.clone());
+        for (run, status) in self.campaign.runs.iter_mut().zip(&statuses) {
+            if let Some(RunStatus::Over(outcome)) = status {
+                run.outcome = Some(outcome.clone());
                 has_changed = true;
             }
-            *slot = Some(status);
         }
         if has_changed {
             self.record.save(&self.campaign)?;
@@ -245,6 +240,29 @@ impl Following<'_> {
         }
         self.known.statuses = statuses;
         Ok(())
+    }
+
+    /// How each run stands that was open, in the order of the runs: by the scheduler, and by Slurm of those that count as over.
+    async fn statuses(&self, client: &mut Operator) -> Result<Vec<Option<RunStatus>>, CliError> {
+        let now = self.clock.now();
+        let mut statuses = vec![None; self.campaign.runs.len()];
+        let mut over = Vec::new();
+        for (at, run) in self.campaign.runs.iter().enumerate().filter(|(_, run)| run.outcome.is_none()) {
+            let job = job_status::ask(client, run.job_id).await?.status;
+            let model = self.known.profile.as_ref().map(|profile| profile.device_model.as_str());
+            let status = campaign::status(run, job.as_ref(), model, now);
+            if matches!(status, RunStatus::Over(_)) {
+                over.push((at, run.job_id, job.is_some()));
+            }
+            statuses[at] = Some(status);
+        }
+        let jobs: Vec<SlurmJobId> = over.iter().map(|(_, job_id, _)| *job_id).collect();
+        let slurm = slurm::fates(&jobs).await?;
+        for (at, job_id, is_known) in over {
+            let objection = fate::objection(is_known, slurm.get(&job_id).unwrap_or(&InSlurm::Forgotten));
+            statuses[at] = objection.or(statuses[at].take());
+        }
+        Ok(statuses)
     }
 
     /// What is waited for.

@@ -1,7 +1,9 @@
 //! Slurm's own programs, asked as the user who calls.
 
+use super::fate::InSlurm;
 use crate::error::CliError;
 use pillion_core::SlurmJobId;
+use pillion_slurm::parse::state::job_state;
 use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
@@ -73,4 +75,42 @@ pub(crate) async fn known<T>(
         }
     }
     Ok(known)
+}
+
+/// What Slurm says of these jobs, each of them. What it holds slurmctld says; how a job ended that it has forgotten the accounts, where there
+/// are any.
+///
+/// # Errors
+/// [`CliError::SlurmBusy`] where the controller did not answer.
+pub(crate) async fn fates(jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, InSlurm>, CliError> {
+    let mut fates = known(jobs, ("%i|%T", queued), ("JobID,State", accounted)).await?;
+    for job in jobs {
+        fates.entry(*job).or_insert(InSlurm::Forgotten);
+    }
+    Ok(fates)
+}
+
+fn queued(line: &str) -> Option<(SlurmJobId, InSlurm)> {
+    stated(line).map(|(job, state)| (job, InSlurm::of(&job_state(state))))
+}
+
+fn accounted(line: &str) -> Option<(SlurmJobId, InSlurm)> {
+    stated(line).map(|(job, state)| (job, InSlurm::by_accounts(&job_state(state))))
+}
+
+/// `17|CANCELLED by 1000`.
+fn stated(line: &str) -> Option<(SlurmJobId, &str)> {
+    let (id, state) = line.trim().split_once('|')?;
+    Some((id.parse().ok()?, state.split(' ').next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_read_without_who_brought_it_about() {
+        assert_eq!(stated("17|CANCELLED by 1000"), Some((SlurmJobId::plain(17), "CANCELLED")));
+        assert_eq!(stated("slurm_load_jobs error"), None);
+    }
 }

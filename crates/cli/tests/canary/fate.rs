@@ -2,7 +2,8 @@
 //! whose node is down, nothing is submitted while it may still hold a job for it.
 
 use super::super::harness::{Harness, Ran};
-use super::{harness, program, remember, run};
+use super::super::program;
+use super::{harness, remember, run};
 use serde_json::{Value, json};
 
 const UP: &str = "n1|shared|idle\\n";

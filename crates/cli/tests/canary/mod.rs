@@ -4,19 +4,11 @@
 mod fate;
 
 use super::harness::Harness;
-use super::snapshot;
+use super::{program, snapshot};
 use serde_json::{Value, json};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 const SCRIPT: &str = "#!/bin/sh\n#SBATCH --gres=gpu:1 --time=10\ntrain\n";
-
-/// A program of Slurm's, as lines of a shell.
-fn program(harness: &Harness, name: &str, lines: &str) {
-    let path = harness.folder.path().join("bin").join(name);
-    std::fs::write(&path, format!("#!/bin/sh\n{lines}\n")).expect("written");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("ours");
-}
 
 /// A harness whose `sinfo` prints these lines and whose `squeue` knows no job, with two scripts.
 fn harness(sinfo: &str) -> Harness {

@@ -201,3 +201,23 @@ async fn what_makes_no_sense_is_refused_in_one_sentence() {
         assert!(ran.err.contains(said), "{line}: {}", ran.err);
     }
 }
+
+#[tokio::test]
+async fn what_comes_in_is_read_and_free_text_of_nodes_may_be_in_any_encoding() {
+    let folder = folder();
+    let latin =
+        [NODES.replacen("   State=", "   Reason=au\u{df}er Betrieb State=", 1).as_str(), "\n"].concat();
+    let latin: Vec<u8> = latin.chars().map(|letter| u8::try_from(letter).expect("Latin-1")).collect();
+    assert!(std::str::from_utf8(&latin).is_err());
+    std::fs::write(folder.path().join("nodes.txt"), latin).expect("written");
+    let ran = tokio::process::Command::new(env!("CARGO_BIN_EXE_pillion"))
+        .args(LINE.replace("sacct.txt", "-").split_whitespace())
+        .current_dir(folder.path())
+        .stdin(std::fs::File::open(folder.path().join("sacct.txt")).expect("it is there"))
+        .output()
+        .await
+        .expect("pillion runs");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!((ran.status.code(), said.as_ref()), (Some(0), ""));
+    assert!(String::from_utf8_lossy(&ran.stdout).starts_with("90 jobs of 8 users on 2 nodes"), "{ran:?}");
+}

@@ -23,6 +23,7 @@ pub use telemetry::{COLUMNS as TELEMETRY_COLUMNS, Telemetry};
 
 use crate::jobs::{Accounting, Job, KeyKind, Usage, UsageSource, WorkloadText};
 use crate::key::{Workloads, command};
+use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read as _};
 
@@ -67,6 +68,8 @@ pub enum SetAside {
     StillRuns,
     /// It ran for less than a second.
     NoTime,
+    /// The same start stands in the file before: two that overlap were put together.
+    Twice,
 }
 
 impl SetAside {
@@ -77,6 +80,7 @@ impl SetAside {
             Self::NeverStarted => "that never started",
             Self::StillRuns => "that had not ended",
             Self::NoTime => "that ran for less than a second",
+            Self::Twice => "that stood in the file before",
         }
     }
 }
@@ -183,6 +187,8 @@ struct Reader<'r> {
     workloads: Workloads,
     tally: ReadTally,
     current: Option<Current>,
+    /// Starts that were read: job and second.
+    starts: FxHashSet<(u32, u64)>,
 }
 
 impl<'r> Reader<'r> {
@@ -194,7 +200,8 @@ impl<'r> Reader<'r> {
             ..ReadTally::default()
         };
         let accounting = Accounting { has_submit_lines, ..Accounting::default() };
-        Self { header, besides, accounting, workloads: Workloads::default(), tally, current: None }
+        let (workloads, starts) = (Workloads::default(), FxHashSet::default());
+        Self { header, besides, accounting, workloads, tally, current: None, starts }
     }
 
     fn drop_row(&mut self, fault: Fault) {
@@ -246,6 +253,9 @@ impl<'r> Reader<'r> {
         }
         if ended_at == started_at {
             return Ok(Err(SetAside::NoTime));
+        }
+        if !self.starts.insert((id, started_at)) {
+            return Ok(Err(SetAside::Twice));
         }
         let nodes = row.number(Field::NNodes).or(given.nodes).unwrap_or(1).max(1);
         let cpus = given.cpus.unwrap_or(0);

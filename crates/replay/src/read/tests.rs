@@ -54,10 +54,22 @@ fn a_job_and_its_steps_are_one() {
 }
 
 #[test]
+fn files_that_overlap_may_be_put_together() {
+    let job = row("7", "COMPLETED", ["1000", "1010", "1100", "2000"], GPU);
+    let used = step("7.0", "gres/gpuutil=42");
+    let again = row("7", "COMPLETED", ["1000", "2100", "2200", "5800"], GPU);
+    let (read, tally) =
+        read_lines(&[job.clone(), used.clone(), HEADER.to_owned(), job, used, again]).unwrap();
+    assert_eq!(read.jobs.iter().map(|job| job.started_at).collect::<Vec<_>>(), [1100, 2200]);
+    assert_eq!(tally.set_aside.into_iter().collect::<Vec<_>>(), [(SetAside::Twice, 1)]);
+    assert_eq!(tally.dropped.into_iter().collect::<Vec<_>>(), [(Fault::JobId, 1)], "the second first line");
+}
+
+#[test]
 fn a_bad_row_costs_one_counted_row_and_never_the_others() {
     let good = row("9", "COMPLETED", ["1000", "1010", "1100", "2000"], GPU);
     let lines = [
-        good.clone(),
+        good,
         "8|too|few".to_owned(),
         row("x", "COMPLETED", ["1000", "1010", "1100", "2000"], GPU),
         row("10", "COMPLETED", ["2026-11-01T00:00:00", "1010", "1100", "2000"], GPU),
@@ -69,7 +81,7 @@ fn a_bad_row_costs_one_counted_row_and_never_the_others() {
         row("15", "RUNNING", ["1000", "1010", "1100", "Unknown"], GPU),
         row("16", "FAILED", ["1000", "1010", "1100", "1100"], GPU),
         "x".repeat(ROW_BYTES_MAX + 10),
-        good,
+        row("17", "COMPLETED", ["1000", "1010", "1100", "2000"], GPU),
     ];
     let (read, tally) = read_lines(&lines).unwrap();
     assert_eq!((read.jobs.len(), tally.rows), (2, 13));

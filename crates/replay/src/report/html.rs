@@ -21,6 +21,7 @@ pub fn html(report: &Report) -> String {
             body {
                 h1 { "What last month would have looked like with shared GPUs" }
                 (input(report))
+                (answer(report))
                 h2 { "How GPUs were used" }
                 (waste(report))
                 h2 { "What sharing would have saved" }
@@ -44,7 +45,8 @@ has not been measured here; it is drawn from published measurements of jobs as b
 wait less; of that no replay knows.";
 
 fn percent(part: f64) -> String {
-    format!("{:.0} %", part * 100.0)
+    // The sign stays beside its number.
+    format!("{:.0}\u{a0}%", part * 100.0)
 }
 
 fn input(report: &Report) -> Markup {
@@ -59,12 +61,31 @@ fn input(report: &Report) -> Markup {
         }
         @if !input.jobs_set_aside.is_empty() || !input.rows_dropped.is_empty() {
             ul.small {
-                @for counted in &input.jobs_set_aside { li { "not replayed: " (counted.count) " jobs " (counted.cause) } }
-                @for counted in &input.rows_dropped { li { "dropped: " (counted.count) " rows " (counted.cause) } }
+                @for counted in &input.jobs_set_aside { li { "not replayed: " (counted.of("job")) } }
+                @for counted in &input.rows_dropped { li { "dropped: " (counted.of("row")) } }
             }
         }
         @if !input.gpu_types_without_memory.is_empty() {
             p.small { "Nobody shares GPUs of type " (input.gpu_types_without_memory.join(", ")) ": their memory is not known." }
+        }
+    }
+}
+
+/// What it comes to, of the setting whose low is the greatest: for whoever reads one sentence.
+fn answer(report: &Report) -> Markup {
+    let low = |setting: &&SettingReport| setting.gpu_hours_saved.low;
+    let best = report.settings.iter().max_by(|a, b| low(a).total_cmp(&low(b)));
+    markup! {
+        @if let Some(best) = best {
+            p.lead {
+                @if best.gpu_hours_saved.low > 0.0 {
+                    "With " (place_text(best)) ", " b { (whole(best.gpu_hours_saved)) " GPU-hours" }
+                    " would have been saved, as if there had been " (amount(best.gpus_saved, 1)) " GPUs more."
+                } @else {
+                    "It is not certain that sharing would have saved anything: with " (place_text(best)) ", it would have been "
+                    (whole(best.gpu_hours_saved)) " GPU-hours."
+                }
+            }
         }
     }
 }
@@ -98,9 +119,9 @@ fn band_row(name: &str, band: Band, all: f64) -> Markup {
 
 /// The expected figure, and below it from where to where.
 fn figure(estimate: Estimate, digits: usize) -> Markup {
-    let Estimate { low, expected, high } = estimate;
+    let [low, expected, high] = estimate.texts(digits);
     markup! {
-        td.number { (format!("{expected:.digits$}")) br; small { (format!("{low:.digits$} to {high:.digits$}")) } }
+        td.number { (expected) br; small { (low) " to " (high) } }
     }
 }
 
@@ -110,12 +131,13 @@ fn maybe(estimate: Option<Estimate>, digits: usize) -> Markup {
 }
 
 fn place(setting: &SettingReport) -> Markup {
-    markup! {
-        th scope="row" {
-            (percent(setting.pool_fraction)) " of the nodes (" (setting.pool_gpus) " GPUs), "
-            (percent(setting.adoption_fraction)) " of the users"
-        }
-    }
+    let (pool, users) = (percent(setting.pool_fraction), percent(setting.adoption_fraction));
+    markup! { th scope="row" { (pool) " of the nodes (" (setting.pool_gpus) " GPUs), " (users) " of the users" } }
+}
+
+fn place_text(setting: &SettingReport) -> String {
+    let (pool, users) = (percent(setting.pool_fraction), percent(setting.adoption_fraction));
+    format!("{pool} of the nodes as the pool and the jobs of {users} of the users in it")
 }
 
 fn saved(report: &Report) -> Markup {
@@ -217,7 +239,13 @@ fn named<'w>(what: &str, who: impl Iterator<Item = (&'w String, Estimate)>) -> M
 }
 
 fn whole(estimate: Estimate) -> String {
-    format!("{:.0} ({:.0} to {:.0})", estimate.expected, estimate.low, estimate.high)
+    amount(estimate, 0)
+}
+
+/// `12 (9 to 15)`.
+fn amount(estimate: Estimate, digits: usize) -> String {
+    let [low, expected, high] = estimate.texts(digits);
+    format!("{expected} ({low} to {high})")
 }
 
 fn wait_row(setting: &SettingReport, name: &str, pair: &WaitPair) -> Markup {

@@ -49,6 +49,25 @@ pub struct Counted {
     pub cause: String,
     /// How many.
     pub count: u64,
+    /// The cause says itself what is counted.
+    #[serde(skip)]
+    is_named: bool,
+}
+
+impl Counted {
+    fn new(cause: &str, count: u64) -> Self {
+        Self { cause: cause.to_owned(), count, is_named: false }
+    }
+
+    /// In words: how many of that noun, unless it is known of what, and why.
+    pub fn of(&self, noun: &str) -> String {
+        let Self { cause, count, is_named } = self;
+        match (is_named, count) {
+            (true, _) => format!("{count} {cause}"),
+            (false, 1) => format!("1 {noun} {cause}"),
+            (false, _) => format!("{count} {noun}s {cause}"),
+        }
+    }
 }
 
 /// What was read, and what of it is replayed.
@@ -238,6 +257,11 @@ pub struct SettingReport {
     pub waits: Option<WaitReport>,
 }
 
+/// GPU-hours of these. A sum over nobody is -0 in Rust, which nobody wants to read.
+fn gpu_hours<'j>(jobs: impl Iterator<Item = &'j crate::jobs::Job>) -> f64 {
+    jobs.map(crate::jobs::Job::gpu_hours).fold(0.0, |sum, hours| sum + hours)
+}
+
 impl Replay {
     /// What the outcomes come to. They must be of [`Replay::tasks`], in their order.
     pub fn report(&self, tally: &ReadTally, outcomes: &[Outcome]) -> Report {
@@ -268,33 +292,25 @@ impl Replay {
         let (since, until) = self.span();
         let jobs = || self.jobs.iter().map(|job| self.of(*job));
         let users: std::collections::BTreeSet<u32> = jobs().map(|job| job.user).collect();
-        let mut set_aside: Vec<Counted> = Vec::new();
-        set_aside.extend(
-            tally
-                .set_aside
-                .iter()
-                .map(|(why, count)| Counted { cause: why.text().to_owned(), count: *count }),
-        );
+        let mut set_aside: Vec<Counted> =
+            tally.set_aside.iter().map(|(why, count)| Counted::new(why.text(), *count)).collect();
         if self.misfit_count > 0 {
-            let cause = "that none of the nodes could run".to_owned();
-            set_aside.push(Counted { cause, count: self.misfit_count as u64 });
+            set_aside.push(Counted::new("that none of the nodes could run", self.misfit_count as u64));
         }
-        let mut dropped: Vec<Counted> = Vec::new();
-        dropped.extend(
-            tally.dropped.iter().map(|(why, count)| Counted { cause: why.text().to_owned(), count: *count }),
-        );
+        let mut dropped: Vec<Counted> =
+            tally.dropped.iter().map(|(why, count)| Counted::new(why.text(), *count)).collect();
         for (count, cause) in [
             (tally.summaries_unread, "whose summary of jobstats cannot be unpacked (the jobs stay)"),
             (tally.telemetry_rows_dropped, "of the telemetry with a number that is none"),
             (tally.scripts_dropped, "of scripts that are longer than any is, or of no job"),
         ] {
             if count > 0 {
-                dropped.push(Counted { cause: cause.to_owned(), count });
+                dropped.push(Counted::new(cause, count));
             }
         }
-        dropped.extend(
-            tally.besides.iter().map(|(cause, count)| Counted { cause: cause.clone(), count: *count }),
-        );
+        let besides = tally.besides.iter();
+        dropped
+            .extend(besides.map(|(cause, count)| Counted { is_named: true, ..Counted::new(cause, *count) }));
         Input {
             rows: tally.rows,
             rows_dropped: dropped,
@@ -305,12 +321,9 @@ impl Replay {
             nodes: self.nodes().len(),
             since_seconds: seconds(since),
             until_seconds: seconds(until),
-            gpu_hours: jobs().map(crate::jobs::Job::gpu_hours).sum(),
-            one_gpu_hours: jobs().filter(|job| job.gpus == 1).map(crate::jobs::Job::gpu_hours).sum(),
-            wide_gpu_hours: jobs()
-                .filter(|job| job.gpus > 1 && job.nodes == 1)
-                .map(crate::jobs::Job::gpu_hours)
-                .sum(),
+            gpu_hours: gpu_hours(jobs()),
+            one_gpu_hours: gpu_hours(jobs().filter(|job| job.gpus == 1)),
+            wide_gpu_hours: gpu_hours(jobs().filter(|job| job.gpus > 1 && job.nodes == 1)),
             gpu_types_without_memory: self.types_without_memory(),
             has_submit_lines: self.accounting.has_submit_lines,
         }

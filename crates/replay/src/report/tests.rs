@@ -97,6 +97,20 @@ fn a_page_holds_foreign_names_as_text() {
 }
 
 #[test]
+fn the_page_says_first_what_it_comes_to_and_no_nothing_has_a_sign() {
+    let page = super::html(&report_of(0));
+    assert!(page.contains("GPU-hours</b> would have been saved, as if there had been "), "{page}");
+    let mut report = report_of(0);
+    for setting in &mut report.settings {
+        setting.gpu_hours_saved = crate::Estimate { low: -0.3, expected: 7.0, high: 14.0 };
+    }
+    let page = super::html(&report);
+    assert!(page.contains("It is not certain that sharing would have saved anything"), "{page}");
+    assert!(page.contains(", it would have been 7 (0 to 14) GPU-hours."), "{page}");
+    assert_eq!(report.input.wide_gpu_hours.to_bits(), 0.0_f64.to_bits(), "nobody is no less than nothing");
+}
+
+#[test]
 fn who_waits_longer_most_is_named_with_a_low_and_who_hardly_does_is_not() {
     let by = |low: f64, expected: f64, high: f64| crate::Estimate { low, expected, high };
     let users = [("a", by(50.0, 59.0, 68.0)), ("b", by(-10.0, 70.0, 150.0)), ("c", by(600.0, 900.0, 1200.0))];

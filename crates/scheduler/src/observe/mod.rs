@@ -67,6 +67,7 @@ impl Observe {
         // What is new of the devices does not wait for scripts.
         let asked = self.ask_workloads().await;
         self.write_down().await?;
+        context.nudges.shadow.notify_one();
         asked?;
         self.learn().await
     }
@@ -106,14 +107,19 @@ impl Observe {
         self.context.board_mut().observed = Arc::new(Observed { jobs, ..seen });
     }
 
+    /// Shows the same look with what was found out of its starts since: a job of some seconds is over at the next one.
+    fn hang_anew(&self) {
+        let before = Observed::clone(&self.context.board().observed);
+        self.hang(before);
+    }
+
     async fn ask_devices(&self) -> Result<(), TickError> {
         let asked = self.with(|starts| starts.without_devices(NAMED_JOBS_MAX));
         if !asked.is_empty() {
             let held = self.context.slurm.held_devices(&asked).await;
             let held = held.map_err(TickError::slurm("ask which devices jobs hold"))?;
             self.with(|starts| starts.hold(&asked, held));
-            let before = Observed::clone(&self.context.board().observed);
-            self.hang(before);
+            self.hang_anew();
         }
         Ok(())
     }
@@ -124,6 +130,12 @@ impl Observe {
         if unknown.is_empty() {
             return Ok(());
         }
+        let asked = self.ask_workloads_of(unknown).await;
+        self.hang_anew();
+        asked
+    }
+
+    async fn ask_workloads_of(&self, unknown: Vec<ObservedJob>) -> Result<(), TickError> {
         let slurm = &self.context.slurm;
         let ids: Vec<SlurmJobId> = unknown.iter().map(|job| job.start.job_id).collect();
         let names = slurm.job_names(&ids).await.map_err(TickError::slurm("read the names of jobs"))?;

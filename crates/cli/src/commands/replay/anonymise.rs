@@ -6,7 +6,6 @@ use crate::error::CliError;
 use crate::output::{Answer, Table, json};
 use pillion_auth::new_key;
 use pillion_replay::anonymise::{self, Pseudonyms};
-use pillion_replay::site;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
@@ -27,16 +26,7 @@ pub(super) fn make(order: &AnonymiseArgs) -> Result<Answer, CliError> {
     // Drawn, used and forgotten: whoever had it could try names.
     let key = new_key().ok_or_else(|| CliError::Data("the system gives no random numbers".to_owned()))?;
     let names = Pseudonyms::new(key);
-    let shapes = match &order.nodes {
-        Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(CliError::file("read", path))?;
-            Some(
-                site::read_nodes(&text)
-                    .map_err(|error| CliError::Data(format!("{}: {error}", path.display())))?,
-            )
-        }
-        None => None,
-    };
+    let shapes = order.nodes.as_deref().map(super::nodes).transpose()?;
     let from = BufReader::with_capacity(BUFFER_BYTES, open(&order.sacct)?);
     std::fs::create_dir(&order.output).map_err(CliError::file("write", &order.output))?;
     let mut files = Vec::new();

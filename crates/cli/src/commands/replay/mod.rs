@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::output::{Answer, Block, Table, json};
 use indicatif::{ProgressBar, ProgressStyle};
 use pillion_replay::read::{Besides, ReadError, ReadTally, SacctCommand, Scripts, Telemetry, read};
-use pillion_replay::site::{self, GpuMemory, NodeShape};
+use pillion_replay::site::{self, GpuMemory, NodeShape, Nodes};
 use pillion_replay::{Accounting, Carbon, Options, Outcome, Replay, Task};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -122,8 +122,18 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
+/// A file; `-` is what comes in.
 fn open(path: &Path) -> Result<File, CliError> {
-    File::open(path).map_err(CliError::file("read", path))
+    let from = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
+    File::open(from).map_err(CliError::file("read", path))
+}
+
+/// What `scontrol show nodes` printed. Reasons and comments in it may be in any encoding.
+fn nodes(path: &Path) -> Result<Nodes, CliError> {
+    let mut text = Vec::new();
+    open(path)?.read_to_end(&mut text).map_err(CliError::file("read", path))?;
+    site::read_nodes(&String::from_utf8_lossy(&text))
+        .map_err(|error| CliError::Data(format!("{}: {error}", path.display())))
 }
 
 fn of_reading(error: ReadError, path: &Path) -> CliError {
@@ -136,9 +146,7 @@ fn of_reading(error: ReadError, path: &Path) -> CliError {
 /// The nodes, and how many of the file are left out for they cannot be read.
 fn shapes(args: &ReplayArgs) -> Result<(Vec<NodeShape>, usize), CliError> {
     if let Some(path) = &args.nodes {
-        let text = std::fs::read_to_string(path).map_err(CliError::file("read", path))?;
-        let nodes = site::read_nodes(&text)
-            .map_err(|error| CliError::Data(format!("{}: {error}", path.display())))?;
+        let nodes = nodes(path)?;
         return Ok((nodes.shapes, nodes.unread));
     }
     if args.shape.is_empty() {

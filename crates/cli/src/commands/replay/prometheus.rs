@@ -71,7 +71,10 @@ fn step_seconds(since: u64, until: u64) -> u64 {
 fn missing(joined: &Joined<'_>) -> Vec<(String, u64)> {
     let mut missing: Vec<(String, u64)> = Vec::new();
     for question in Question::ALL.into_iter().filter(|question| joined.count(*question) == 0) {
-        missing.push((format!("of Prometheus, which has no {} ({})", question.text(), question.query()), 0));
+        missing.push((
+            format!("values of Prometheus, which has no {} ({})", question.text(), question.query()),
+            0,
+        ));
     }
     for (count, cause) in [
         (joined.unheld, "values of Prometheus of GPUs that no job is known to have held then"),

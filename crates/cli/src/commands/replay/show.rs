@@ -85,10 +85,10 @@ fn input(report: &Report, nodes_left_out: usize) -> Vec<Block> {
         fraction(Some(input.wide_gpu_hours / input.gpu_hours.max(1e-9))),
     ))];
     for counted in &input.jobs_set_aside {
-        lines.push(line(&format!("  not replayed: {} jobs {}", counted.count, counted.cause)));
+        lines.push(line(&format!("  not replayed: {}", counted.of("job"))));
     }
     for counted in &input.rows_dropped {
-        lines.push(line(&format!("  dropped: {} rows {}", counted.count, counted.cause)));
+        lines.push(line(&format!("  dropped: {}", counted.of("row"))));
     }
     if nodes_left_out > 0 {
         lines.push(line(&format!(
@@ -136,24 +136,23 @@ fn users(setting: &SettingReport) -> String {
 fn saved(report: &Report) -> Table {
     let mut table = Table::new(&SAVED_COLUMNS);
     for setting in &report.settings {
-        let (saved, gpus) = (setting.gpu_hours_saved, setting.gpus_saved);
-        let energy = setting.energy_kilowatt_hours_saved;
-        let of_energy = |part: fn(Estimate) -> f64| {
-            energy.map(|energy| format!("{:.1}", part(energy))).unwrap_or_default()
-        };
+        let [saved_low, saved, saved_high] = setting.gpu_hours_saved.texts(1);
+        let [gpus_low, gpus, _] = setting.gpus_saved.texts(2);
+        let energy = setting.energy_kilowatt_hours_saved.map(|energy| energy.texts(1));
+        let [energy_low, energy, energy_high] = energy.unwrap_or_default();
         table.push(vec![
             pool(setting),
             setting.pool_gpus.to_string(),
             users(setting),
             format!("{:.0}", setting.managed_gpu_hours.expected),
-            format!("{:.1}", saved.low),
-            format!("{:.1}", saved.expected),
-            format!("{:.1}", saved.high),
-            format!("{:.2}", gpus.low),
-            format!("{:.2}", gpus.expected),
-            of_energy(|energy| energy.low),
-            of_energy(|energy| energy.expected),
-            of_energy(|energy| energy.high),
+            saved_low,
+            saved,
+            saved_high,
+            gpus_low,
+            gpus,
+            energy_low,
+            energy,
+            energy_high,
         ]);
     }
     table
@@ -177,8 +176,8 @@ fn worth(report: &Report) -> Vec<String> {
 
 /// `12 (9 to 15)`.
 fn range(estimate: Estimate, digits: usize) -> String {
-    let Estimate { low, expected, high } = estimate;
-    format!("{expected:.digits$} ({low:.digits$} to {high:.digits$})")
+    let [low, expected, high] = estimate.texts(digits);
+    format!("{expected} ({low} to {high})")
 }
 
 fn risks(report: &Report) -> Table {

@@ -12,6 +12,7 @@ use pillion_pairing::Role;
 use pillion_slurm::Ending;
 use pillion_store::prelude::*;
 use std::sync::Arc;
+use std::time::Duration;
 
 const OTHER: &str = "#!/bin/sh\nsrun python other.py\n";
 
@@ -72,6 +73,29 @@ async fn a_decision_outlives_the_scheduler_that_made_it() {
     // What is closed stays as it was.
     shadow.tick().await.unwrap();
     assert_eq!(world.store.open_shadow().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_job_that_one_look_alone_saw_running_is_decided_on() {
+    let (world, shadow) = world();
+    let short = world.slurm.submit(job());
+    world.wait(5).await;
+    // The look itself wakes the shadow: by its own period it might come when the job is over.
+    let woken = world.context.nudges.shadow.notified();
+    tokio::time::timeout(Duration::from_secs(1), woken).await.expect("it is woken");
+    shadow.tick().await.unwrap();
+    let open = world.store.open_shadow().await.unwrap();
+    assert_eq!(open.iter().map(|it| it.start().job_id).collect::<Vec<_>>(), [short]);
+    // Over before the next look: scored as any other.
+    let began = world.jobs()[0].started_at;
+    world.pass(2);
+    world.slurm.finish(short, Ending::Completed);
+    world.pass(1);
+    assert!(world.tell(world.run(short, "g0", began)).await);
+    world.wait(15).await;
+    shadow.tick().await.unwrap();
+    let (_, score) = world.store.shadow_of(short).await.unwrap().unwrap();
+    assert_eq!(score.unwrap().outcome, ShadowOutcome::Scored);
 }
 
 #[tokio::test]
