@@ -26,7 +26,7 @@ impl Stored {
         let is_due = |sample: &&DeviceSample| {
             self.0.get(&(node.clone(), sample.gres_type.clone())).is_none_or(|last| {
                 // A clock that was set back begins anew.
-                at.seconds_since(last.at).abs() >= period.as_secs_f64() - SLACK_SECONDS
+                (at.seconds() - last.at.seconds()).abs() >= period.as_secs_f64() - SLACK_SECONDS
                     || last.tenants != tenants(sample)
             })
         };
