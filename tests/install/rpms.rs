@@ -15,8 +15,8 @@ fn rpm(machine: &Machine, line: &str) -> String {
 fn are_whole(machine: &Machine, release: u32) {
     let there = machine.types("rpm -qa --qf '%{NAME} %{RELEASE}\\n' 'pillion-*' | sort").unwrap();
     let names = ["agent", "client", "common", "scheduler", "slurm", "spank"];
-    let expected: String = names.iter().map(|name| format!("pillion-{name} {release}\n")).collect();
-    assert_eq!(there, expected);
+    let expected: Vec<String> = names.iter().map(|name| format!("pillion-{name} {release}")).collect();
+    assert_eq!(there.lines().collect::<Vec<_>>(), expected);
     let changed = machine.types("rpm -V --nodeps $(rpm -qa 'pillion-*') 2>&1 || true").unwrap();
     // What an admin has changed of a configuration file is told, and nothing else.
     let told: Vec<&str> =

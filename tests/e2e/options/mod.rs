@@ -93,7 +93,8 @@ fn wrong_while_managed(plain: &[Fields], job: &[Fields], outcome: (&str, &str, &
         expect(&format!("{name}={}", of(name)), of(name).is_empty());
     }
     expect(&format!("TresPerTask={}", of("TresPerTask")), !of("TresPerTask").contains("gpu"));
-    let word = if count == 1 { "pillion1;w=" } else { "pillion2;w=" };
+    let is_several = of("AdminComment").contains(";nodes=2");
+    let word = if count == 1 && !is_several { "pillion1;w=" } else { "pillion2;w=" };
     expect("its mark is not there", of("AdminComment").starts_with(word));
     let kept = format!(";field={field};gres={gres};other={other};begin=");
     expect(&format!("its mark is {}", of("AdminComment")), of("AdminComment").contains(&kept));
@@ -122,6 +123,14 @@ fn submit_row(cluster: &Cluster, row: &'static Row) -> Result<Pair, String> {
         Managed(field, gres, others) => {
             let mut wrong = wrong_while_managed(&before, &after, (field, gres, others));
             let expected = match gpu_count(gres) {
+                1 if is_of_nodes(name) => {
+                    "pillion: waits for a GPU on each of 2 nodes, which it shares with nobody; ".to_owned()
+                }
+                count if is_of_nodes(name) => {
+                    format!(
+                        "pillion: waits for {count} GPUs on each of 2 nodes, which it shares with nobody; "
+                    )
+                }
                 1 => "pillion: waits for a GPU, of its own or shared; if shared, at most ".to_owned(),
                 count => {
                     format!("pillion: waits for {count} GPUs of one node, which it shares with nobody; ")
@@ -144,6 +153,11 @@ fn submit_row(cluster: &Cluster, row: &'static Row) -> Result<Pair, String> {
         }
     };
     if wrong.is_empty() { Ok(Pair { row, plain, job }) } else { Err(wrong) }
+}
+
+/// Whether a row asks for GPUs of each of two nodes.
+fn is_of_nodes(name: &str) -> bool {
+    name.contains("-N2")
 }
 
 /// What a job printed when it has run: its environment, without what names this very job, and its step's line.
@@ -218,8 +232,12 @@ fn wrong_after_managed(
         of("SLURM_SHARDS_ON_NODE") == (count * 100).to_string(),
     );
     let mark = fields.get("AdminComment").map_or("", String::as_str);
-    expect(format!("it was not released by Pillion: {mark}"), mark.contains(";lease="));
-    let is_told = !of("PILLION_DECISION").is_empty() || was_late(cluster, pair.job, &fields["NodeList"]);
+    let is_several = is_of_nodes(pair.row.0);
+    // On several nodes Slurm starts it, when it is let go.
+    let released = if is_several { ";alone=1" } else { ";lease=" };
+    expect(format!("it was not released by Pillion: {mark}"), mark.contains(released));
+    let is_told =
+        is_several || !of("PILLION_DECISION").is_empty() || was_late(cluster, pair.job, &fields["NodeList"]);
     expect("it was not told its decision".to_owned(), is_told);
     let has_all = |gpus: &str| {
         let indexes: BTreeSet<&str> = gpus.split(',').collect();

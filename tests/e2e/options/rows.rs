@@ -23,8 +23,10 @@ use Then::{Runs, RunsManaged, RunsSomehow, Waits};
 
 pub(super) type Row = (&'static str, Outcome, Then);
 
-/// GPUs of one node, in every way to say it; and what goes well with that.
-pub(super) static MANAGED: [Row; 37] = [
+/// GPUs of one node, in every way to say it, or of each of several; and what goes well with that.
+pub(super) static MANAGED: [Row; 39] = [
+    ("--gres=gpu:1 -N2", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:4,lscratch:9 -N2 -n4 -c2", Managed("node", "gpu:4", "lscratch:9"), Runs),
     ("--gres=gpu:2", Managed("node", "gpu:2", ""), Runs),
     ("--gpus=2 -N1", Managed("job", "gpu:2", ""), Runs),
     ("--gpus-per-node=3", Managed("node", "gpu:3", ""), Runs),
@@ -68,8 +70,8 @@ pub(super) static MANAGED: [Row; 37] = [
     ("--gres=gpu:1 --dependency=afterany:1", Managed("node", "gpu:1", ""), Runs),
 ];
 
-/// More than one node, perhaps; or something that a shared GPU, or shards of several, cannot give.
-pub(super) static UNTOUCHED: [Row; 31] = [
+/// An unknown number of nodes; or something that a shared GPU, or shards of several, cannot give.
+pub(super) static UNTOUCHED: [Row; 30] = [
     ("", Untouched("no GPU"), Runs),
     ("--gres=lscratch:5", Untouched("no GPU"), Runs),
     ("--gpus-per-task=2 -n2 -N1", Untouched("--ntasks=1"), Runs),
@@ -78,9 +80,8 @@ pub(super) static UNTOUCHED: [Row; 31] = [
     ("--gres=gpu:g1:1", Untouched("no GPU of that type"), Runs),
     ("--gpus-per-task=1 -n2", Untouched("more than one node"), RunsSomehow),
     ("--gpus-per-task=1 -n2 -N1", Untouched("--ntasks=1"), Runs),
-    ("--gpus-per-socket=1 --sockets-per-node=1 -N2", Untouched("more than one node"), Runs),
+    ("--gpus-per-socket=1 --sockets-per-node=1 -N2", Untouched("asked for by node"), Runs),
     ("--gres=gpu:1 -n4", Untouched("--nodes=1"), Runs),
-    ("--gres=gpu:1 -N2", Untouched("--nodes=1"), Runs),
     ("--gres=gpu:1 -N1-2", Untouched("--nodes=1"), RunsSomehow),
     ("--gres=gpu:1 --exclusive", Untouched("--exclusive"), Runs),
     ("--gres=gpu:1 --exclusive=user", Untouched("--exclusive"), Runs),

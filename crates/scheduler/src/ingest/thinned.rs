@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn of_a_busy_device_one_look_a_period_is_stored_though_no_period_is_exact() {
-        let late = |second: u32| f64::from(second) + if second % 10 == 0 { -0.2 } else { 0.1 };
+        let late = |second: u32| f64::from(second) + if second.is_multiple_of(10) { -0.2 } else { 0.1 };
         let looks: Vec<DeviceSamples> = (100..200).map(|second| look(late(second), &[start()])).collect();
         assert_eq!(stored(&looks), 10);
     }

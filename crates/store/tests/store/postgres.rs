@@ -203,7 +203,7 @@ async fn a_schema_of_a_later_release_is_refused_and_left_as_it_is() {
     let there = sqlx::query_as::<_, (i64, String, bool)>(migrations);
     let before = there.fetch_all(store.pool()).await.expect("read");
 
-    let error = PgStore::connect(server.url()).await.err().expect("refused");
+    let error = PgStore::connect(server.url()).await.expect_err("refused");
     let sentence = pillion_core::report(&error);
     assert!(matches!(error, ConnectError::NewerSchema { found: 99_991_231_235_959, .. }), "{sentence}");
     assert!(error.needs_somebody() && sentence.lines().count() == 1, "{sentence}");

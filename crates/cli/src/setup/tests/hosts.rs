@@ -13,12 +13,8 @@ impl Site {
     /// The same with the nodes in a file of their own, which slurm.conf includes before its end.
     fn with_includes() -> Self {
         let site = Self::new();
-        let own: String = CONF
-            .lines()
-            .filter(|line| !line.starts_with("NodeName"))
-            .map(|line| format!("{line}\n"))
-            .collect();
-        site.writes("slurm.conf", &format!("include nodes.conf\n{own}"));
+        let own: Vec<&str> = CONF.lines().filter(|line| !line.starts_with("NodeName")).collect();
+        site.writes("slurm.conf", &format!("include nodes.conf\n{}\n", own.join("\n")));
         site.writes("nodes.conf", NODES);
         site
     }
@@ -79,8 +75,8 @@ fn contents(site: &Site) -> Vec<(u32, Vec<u8>)> {
 async fn what_slurm_conf_includes_is_changed_where_it_stands_before_it_and_comes_back() {
     let whole = Site::with_includes();
     let (before, steps) = (contents(&whole), whole.controller_steps());
-    let files: Vec<String> =
-        names(&steps, &whole.folder()).into_iter().filter(|name| name.ends_with(".conf")).collect();
+    let is_conf = |name: &String| std::path::Path::new(name).extension().is_some_and(|end| end == "conf");
+    let files: Vec<String> = names(&steps, &whole.folder()).into_iter().filter(is_conf).collect();
     assert_eq!(files, ["plugstack.conf", "gres.conf", "nodes.conf", "slurm.conf"]);
     whole.does(&steps).await;
     let after = contents(&whole);
