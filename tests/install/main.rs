@@ -253,12 +253,14 @@ fn fail_on_newer_schema(site: &Site) {
     let later = "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
         values (99991231235959, 'of a later release', true, '', 1)";
     controller
-        .types(&format!(
+        .types(
             "systemctl stop pillion-scheduler && cp -a /var/lib/pillion/postgres /var/lib/pillion/postgres.before
-             systemctl start pillion-scheduler && {} && systemctl restart pillion-scheduler",
-            asked(later)
-        ))
+             systemctl start pillion-scheduler",
+        )
         .unwrap();
+    // Its database answers before it has looked at the schema.
+    wait_until("a scheduler that runs", SOON, || Ok(controller.types("pillion status").is_ok())).unwrap();
+    controller.types(&format!("{} && systemctl restart pillion-scheduler", asked(later))).unwrap();
     let said = fails_for_good(controller);
     assert!(said.contains("migration 99991231235959"), "{said}");
     assert_eq!(said.matches("newer than this program").count(), 1, "{said}");
