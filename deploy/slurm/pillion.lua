@@ -32,7 +32,6 @@ local GPUS_MAX = 64 -- of one node: DEVICES_MAX of crates/core/src/gres_types.rs
 local PREAMBLE_LENGTH_MAX = 256 * 1024 -- where #SBATCH lines are looked for
 local OPTION_PREFIX = "_SLURM_SPANK_OPTION_pillion_colocate="
 local DEADLINE_HINT = "PILLION_DEADLINE=" -- set by our plugin in sbatch: lua is not shown --deadline
-local GPUS_HINT = "PILLION_GPUS=" -- set by it in salloc and srun, for --gpus and its kin
 local TRES_FIELDS = {
   "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "cpus_per_tres", "mem_per_tres", "tres_bind",
 }
@@ -697,7 +696,7 @@ local function why_not_plain(job, gpu, size, pool, part, named_count)
   if job.script and has_step_of_gpus(job.script) then
     return "a step in its script asks for GPUs; write plain srun, which has all GPUs of the job"
   end
-  if not job.script and (gpu.field ~= "node" or spank_value(job, GPUS_HINT)) then
+  if not job.script and gpu.field ~= "node" then
     return "salloc and srun ask for GPUs by node here; write --gres=gpu:N"
   end
   local small = why_too_small(job, gpu, size, pool, part)

@@ -35,8 +35,8 @@ pub(crate) const TRES_PER_TASK: &str = "SLURM_TRES_PER_TASK";
 pub(crate) const HANDED_ON_OPTION: &str = "SLURM_SPANK__SLURM_SPANK_OPTION_pillion_colocate";
 /// How `sbatch` tells `pillion.lua` of a `--deadline`, which Slurm does not show to lua.
 pub(crate) const DEADLINE_HINT: &str = "PILLION_DEADLINE";
-/// How `salloc` and `srun` tell `pillion.lua` of `--gpus` and its kin, which it sees as the request for GPUs that they become.
-pub(crate) const GPUS_HINT: &str = "PILLION_GPUS";
+/// As the job would find it, and an sbatch inside it hand it on.
+pub(crate) const HANDED_ON_DEADLINE: &str = "SLURM_SPANK_PILLION_DEADLINE";
 
 /// The container programs that take binds from the environment, by the prefix of their variables. Apptainer reads
 /// Singularity's where its own are not set.
@@ -167,22 +167,6 @@ pub(crate) fn names_deadline(arguments: &[String]) -> bool {
     arguments.iter().any(|argument| argument.starts_with("--dea"))
 }
 
-/// Whether the command line of `salloc` or `srun` asks for GPUs by an option that its steps ask for again: `--gpus`, `--gpus-per-..`
-/// and `-G`. What follows the first word that is neither an option nor follows one is the user's program.
-pub(crate) fn names_gpus_of_steps(arguments: &[String]) -> bool {
-    let mut may_be_value = false;
-    for argument in arguments.iter().skip(1) {
-        if argument == "--" || (!argument.starts_with('-') && !may_be_value) {
-            return false;
-        }
-        if argument.starts_with("--gpus") || argument.starts_with("-G") {
-            return true;
-        }
-        may_be_value = argument.starts_with('-') && !argument.contains('=');
-    }
-    false
-}
-
 /// What to pass on of `--colocate`, where the user asks for co-location by it (short and clean, because it parsed). `None`
 /// where the option was not given, says `no`, or is not a value that `pillion.lua` would have accepted.
 pub fn wish(option: Option<String>) -> Option<String> {
@@ -291,22 +275,6 @@ mod tests {
             ("-dea", false),
         ] {
             assert_eq!(names_deadline(&["sbatch".to_owned(), argument.to_owned()]), is_seen, "{argument}");
-        }
-    }
-
-    #[test]
-    fn what_asks_for_gpus_again_in_steps_is_seen_and_a_program_s_own_words_are_not() {
-        for (line, is_seen) in [
-            ("salloc --gpus=1", true),
-            ("salloc -p shared -G1 bash", true),
-            ("srun -p shared --gpus-per-node 2 python x.py", true),
-            ("srun --gres=gpu:1 -p shared python train.py --gpus-per-node=2", false),
-            ("srun --gres gpu:1 -- python --gpus 1", false),
-            ("salloc --gres=gpu:1", false),
-            ("srun", false),
-        ] {
-            let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            assert_eq!(names_gpus_of_steps(&arguments), is_seen, "{line}");
         }
     }
 

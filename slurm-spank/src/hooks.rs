@@ -7,7 +7,9 @@
 //! `sbatch` left behind.
 
 use crate::agent_client::Connection;
-use crate::env::{self, HANDED_ON_OPTION, PluginArguments, STALE_REQUESTS, TRES_PER_TASK, VARIABLES_MAX};
+use crate::env::{
+    self, HANDED_ON_DEADLINE, HANDED_ON_OPTION, PluginArguments, STALE_REQUESTS, TRES_PER_TASK, VARIABLES_MAX,
+};
 use crate::ffi::unix;
 use crate::spank::{Context, Item, Level, Spank};
 use pillion_core::handoff::{BATCH_STEP, HANDOFF_VERSION, HandoffReply, HandoffRequest, Verdict};
@@ -39,12 +41,6 @@ pub fn init(spank: &mut impl Spank, arguments: &[&str]) {
     }
     if context == Context::Allocator && env::names_deadline(&spank.process_arguments()) {
         spank.tell_controller(env::DEADLINE_HINT, "1");
-    }
-    // Of a batch job lua sees what it needs; in salloc and srun these stay in force for steps, where shards have taken their place.
-    if matches!(context, Context::Allocator | Context::Local)
-        && env::names_gpus_of_steps(&spank.process_arguments())
-    {
-        spank.tell_controller(env::GPUS_HINT, "1");
     }
     if context == Context::Remote {
         for complaint in PluginArguments::parse(arguments.iter().copied()).1 {
@@ -90,6 +86,8 @@ pub fn task_init_privileged(spank: &mut impl Spank, arguments: &[&str]) -> Optio
 /// As the user, right before the task: asks the agent and applies what it says. Of a job that is not ours only what would break a
 /// plain `srun` goes, where Slurm gave it shards for the GPUs that its user asked for: one that did not ask for co-location.
 pub fn task_init(spank: &mut impl Spank, recognised: Option<Recognised>) {
+    // What `pillion.lua` was told at the submission is none of the job's, whosever it is.
+    spank.unsetenv(HANDED_ON_DEADLINE);
     // Only a job that holds shards had its GPU request rewritten; one that was left alone keeps what its user wrote.
     if spank.getenv("SLURM_SHARDS_ON_NODE").is_some() {
         drop_stale_requests(spank);

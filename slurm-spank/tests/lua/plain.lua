@@ -129,8 +129,6 @@ S.test("what cannot be there is refused with its reason", function()
     ["srun \\ -G 1"] = { "a step in its script asks for GPUs", { script = "#!/bin/sh\nsrun -n1 \\\n  -G 1 x\n" } },
     ["srun --gres=gpu:1"] = { "a step in its script asks for GPUs", { script = "#!/bin/sh\n srun --gres=gpu:1 x\n" } },
     ["salloc --gpus=1"] = { "write --gres=gpu:N", { script = false, tres_per_node = false, tres_per_job = "gres/gpu:1" } },
-    ["salloc --gpus-per-node=1"] = { "write --gres=gpu:N",
-      { script = false, spank_job_env_size = 1, spank_job_env = { [0] = "PILLION_GPUS=1" } } },
   }) do
     local fields = { tres_per_node = "gres/gpu:1" }
     for field, value in pairs(case[2]) do fields[field] = value or nil end
