@@ -187,8 +187,8 @@ impl Mark {
     }
 
     /// On how many nodes it gets its devices.
-    pub fn node_count(&self) -> usize {
-        self.nodes.map_or(1, usize::from)
+    pub fn node_count(&self) -> u16 {
+        self.nodes.unwrap_or(1)
     }
 
     const fn prefix(&self) -> &'static str {

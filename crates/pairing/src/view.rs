@@ -56,6 +56,13 @@ pub struct AloneClaim {
     pub node_count: u16,
 }
 
+impl AloneClaim {
+    /// Whether it gets several devices, of one node or of several.
+    pub(crate) const fn is_of_several(&self) -> bool {
+        self.gres_types.is_some() || self.node_count > 1
+    }
+}
+
 const fn one_node() -> u16 {
     1
 }

@@ -2,7 +2,7 @@
 //! by life: where a job could run on one of these, it is held back no longer than a bound from then on, whatever we believe
 //! that we are doing (`renew`).
 
-use crate::scan::{Scan, mark_of};
+use crate::scan::{Scan, cpus_of_one_node, mark_of};
 use pillion_core::mark::Mark;
 use pillion_core::{GresType, NodeName, UnixTime};
 use pillion_slurm::{Job, Node, NodeAvailability};
@@ -62,7 +62,7 @@ fn device_count(job: &Job) -> usize {
 }
 
 fn node_count(job: &Job) -> usize {
-    mark_of(job).map_or(1, Mark::node_count)
+    mark_of(job).map_or(1, |mark| usize::from(mark.node_count()))
 }
 
 /// Whether Slurm would ever start the job on this node, by what the job asks of nodes.
@@ -75,9 +75,7 @@ pub fn suits(job: &Job, node: &Node) -> bool {
 }
 
 fn has_room(job: &Job, node: &Node) -> bool {
-    // Slurm tells the CPUs of all its nodes.
-    let cpus = u64::from(job.cpus).div_ceil(node_count(job) as u64);
-    cpus <= u64::from(node.cpus.saturating_sub(node.cpus_allocated))
+    cpus_of_one_node(job) <= node.cpus.saturating_sub(node.cpus_allocated)
         && job.memory_mib <= node.memory_mib.saturating_sub(node.memory_mib_allocated)
 }
 

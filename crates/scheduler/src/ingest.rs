@@ -19,7 +19,7 @@ use pillion_core::report::{
 use pillion_core::{NodeName, WorkloadName};
 use pillion_store::{Event, Naming, ObservedJob};
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::{info, warn};
 
 /// The receiver of agents' messages.
@@ -67,7 +67,7 @@ impl Ingest {
             let kept = self.kept(node, &report);
             if self.context.store.ingest(node, journal_id, &kept).await? {
                 if let ReportBody::Samples(stored) = &kept.body {
-                    self.stored.lock().unwrap_or_else(PoisonError::into_inner).were(node, stored);
+                    self.stored().were(node, stored);
                 }
                 self.context.board_mut().reported_at = Some(self.context.now());
                 self.react(node, &report.body).await?;
@@ -83,9 +83,13 @@ impl Ingest {
             DeviceSamples { recorded_at: taken.recorded_at, samples: Vec::new() }
         } else {
             let period = self.context.settings.sample_period;
-            self.stored.lock().unwrap_or_else(PoisonError::into_inner).due(node, taken, period)
+            self.stored().due(node, taken, period)
         };
-        Cow::Owned(Report { body: ReportBody::Samples(samples), ..report.clone() })
+        Cow::Owned(Report { sequence: report.sequence, body: ReportBody::Samples(samples) })
+    }
+
+    fn stored(&self) -> MutexGuard<'_, Stored> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What of a report counts; `None`: nobody can say yet.
@@ -102,7 +106,7 @@ impl Ingest {
                     self.distrust(node, "a look at its devices", doubt).await?;
                 }
                 let body = samples.map(ReportBody::Samples);
-                return Ok(Some(body.map(|body| Report { body, ..report.clone() })));
+                return Ok(Some(body.map(|body| Report { sequence: report.sequence, body })));
             }
             ReportBody::JobSummary(summary) => {
                 let start = context.store.slurm_start(summary.start).await?;

@@ -74,8 +74,7 @@ impl Release {
         }
         let carried: Vec<_> = futures::stream::iter(driven).buffer_unordered(SIDE_BY_SIDE).collect().await;
         let mut errors: Vec<TickError> = carried.into_iter().filter_map(Result::err).collect();
-        errors.extend(self.reset_lost_leases(&scan, all).await.err());
-        errors.extend(self.let_go(&scan).await.err());
+        errors.extend(self.hand_back(&scan, all).await.err());
         errors.into_iter().next().map_or(Ok(()), Err)
     }
 
@@ -238,38 +237,36 @@ impl Release {
         reason: String,
     ) -> Result<(), TickError> {
         let Some(job) = scan.jobs.get(&member.plan.start.job_id) else { return Ok(()) };
-        match self.put_back(job).await {
-            Ok(()) => {
-                // At once: it becomes eligible in a moment, and is to find nothing of this decision then.
-                self.revoke(decision, member);
-                self.give_up(decision, member, EventKind::Undone, reason, false).await
-            }
-            // It has started after all, or was changed: the next scan tells.
-            Err(TickError::Slurm {
-                source: SlurmError::Failed { .. } | SlurmError::Fenced { .. }, ..
-            }) => {
-                self.context.nudges.watch.notify_one();
-                Ok(())
-            }
-            Err(error) => Err(error),
+        if self.put_back(job).await? {
+            // At once: it becomes eligible in a moment, and is to find nothing of this decision then.
+            self.revoke(decision, member);
+            return self.give_up(decision, member, EventKind::Undone, reason, false).await;
         }
-    }
-
-    /// Puts a waiting job's request back: any whole device, in a moment, and never released again.
-    async fn put_back(&self, job: &Job) -> Result<(), TickError> {
-        let Some(mark) = mark_of(job) else { return Ok(()) };
-        let undo = updates::undo(job, mark, self.context.now());
-        let answer = self.context.slurm.update(&[job.id], &undo).await;
-        let answered_at = self.context.now();
-        self.context.board_mut().tried.insert(job.start(), answered_at);
-        answer.map_err(TickError::slurm("put a job's request back"))?;
         self.context.nudges.watch.notify_one();
         Ok(())
     }
 
-    /// A waiting job that carries a lease which no active decision stands behind (requeued, or released by a scheduler
-    /// that lost its memory), or an undo that was applied by half, is put back at once.
-    async fn reset_lost_leases(&self, scan: &Scan, decisions: &[Decision]) -> Result<(), TickError> {
+    /// Puts a waiting job's request back: any whole device, in a moment, and never released again. `false`: it has started after all,
+    /// or was changed; the next scan tells.
+    async fn put_back(&self, job: &Job) -> Result<bool, TickError> {
+        let Some(mark) = mark_of(job) else { return Ok(true) };
+        let undo = updates::undo(job, mark, self.context.now());
+        let answer = self.context.slurm.update(&[job.id], &undo).await;
+        let answered_at = self.context.now();
+        self.context.board_mut().tried.insert(job.start(), answered_at);
+        match answer {
+            Err(SlurmError::Failed { .. } | SlurmError::Fenced { .. }) => return Ok(false),
+            answer => answer.map_err(TickError::slurm("put a job's request back"))?,
+        }
+        self.context.nudges.watch.notify_one();
+        Ok(true)
+    }
+
+    /// Hands waiting jobs back to Slurm that no decision stands behind: those that carry a lease all the same (requeued, or released by a
+    /// scheduler that lost its memory) or an undo that was applied by half, at once; and those of several nodes whose turn it is by
+    /// the last plan. A crash before that costs nothing: the lease is still there, and the next plan says the same.
+    async fn hand_back(&self, scan: &Scan, decisions: &[Decision]) -> Result<(), TickError> {
+        let turns = std::mem::take(&mut self.context.board_mut().let_go);
         if !self.context.is_active() {
             return Ok(());
         }
@@ -281,49 +278,29 @@ impl Release {
             .collect();
         let tried = self.context.board().tried.clone();
         // Few of the queue have a lease.
-        let leased = scan.jobs.values().filter(|job| job.state == JobState::Pending && needs_reset(job));
+        let pending = scan.jobs.values().filter(|job| job.state == JobState::Pending);
+        let lost = pending.filter(|job| needs_reset(job) && !live.contains(&job.start()));
+        let of_turn =
+            turns.iter().filter_map(|start| scan.jobs.get(&start.job_id).filter(|job| job.start() == *start));
+        let of_turn = of_turn.filter(|job| is_waiting(job));
         let mut first_error = None;
-        for job in leased {
-            if live.contains(&job.start()) || predates(scan, tried.get(&job.start()).copied()) {
+        for (job, is_turn) in lost.map(|job| (job, false)).chain(of_turn.map(|job| (job, true))) {
+            if predates(scan, tried.get(&job.start()).copied()) {
                 continue;
             }
-            let reset = self.reset(job, scan.at).await;
-            if let Err(error) = reset.or_else(|error| self.context.pass_over("release", job.id, error)) {
+            let done = if is_turn { self.let_go(job, scan.at).await } else { self.reset(job, scan.at).await };
+            if let Err(error) = done.or_else(|error| self.context.pass_over("release", job.id, error)) {
                 first_error.get_or_insert(error);
             }
         }
         first_error.map_or(Ok(()), Err)
     }
 
-    /// Lets jobs of several nodes go whose turn it is by the last plan: Slurm starts them on what the planner keeps for them from
-    /// then on. A crash before that costs nothing, for the next plan says the same.
-    async fn let_go(&self, scan: &Scan) -> Result<(), TickError> {
-        let due = std::mem::take(&mut self.context.board_mut().let_go);
-        if !self.context.is_active() {
+    /// Slurm starts it on what the planner keeps for it from then on.
+    async fn let_go(&self, job: &Job, at: UnixTime) -> Result<(), TickError> {
+        if !self.put_back(job).await? {
             return Ok(());
         }
-        let tried = self.context.board().tried.clone();
-        let mut first_error = None;
-        for start in due.into_iter().filter(|start| !predates(scan, tried.get(start).copied())) {
-            let waits = |job: &&Job| job.start() == start && is_waiting(job);
-            let Some(job) = scan.jobs.get(&start.job_id).filter(waits) else { continue };
-            let gone = match self.put_back(job).await {
-                Ok(()) => self.tell_let_go(job, scan.at).await,
-                // It was changed since: the next scan tells.
-                Err(TickError::Slurm {
-                    source: SlurmError::Failed { .. } | SlurmError::Fenced { .. },
-                    ..
-                }) => Ok(()),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = gone.or_else(|error| self.context.pass_over("release", job.id, error)) {
-                first_error.get_or_insert(error);
-            }
-        }
-        first_error.map_or(Ok(()), Err)
-    }
-
-    async fn tell_let_go(&self, job: &Job, at: UnixTime) -> Result<(), TickError> {
         let detail = "the GPUs on which Slurm starts it are free on as many nodes as it asks for".to_owned();
         self.event(at, EventKind::LetGo, job.id, None, detail).await?;
         self.context.tally.event(&EventKind::LetGo);
@@ -341,15 +318,8 @@ impl Release {
             self.context.tally.event(&EventKind::Restarted);
             return Ok(());
         }
-        match self.put_back(job).await {
-            Ok(()) => {}
-            // It was changed since: the next scan tells.
-            Err(TickError::Slurm {
-                source: SlurmError::Failed { .. } | SlurmError::Fenced { .. }, ..
-            }) => {
-                return Ok(());
-            }
-            Err(error) => return Err(error),
+        if !self.put_back(job).await? {
+            return Ok(());
         }
         let detail =
             format!("it waited with the pin of an earlier release ({}); it runs alone now", job.gres);

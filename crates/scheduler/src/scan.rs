@@ -100,6 +100,11 @@ pub fn mark_of(job: &Job) -> Option<&Mark> {
     job.mark.as_ref().ok().and_then(Option::as_ref)
 }
 
+/// How many CPUs of one node a job asks for or has: Slurm tells those of all its nodes.
+pub fn cpus_of_one_node(job: &Job) -> u32 {
+    job.cpus.div_ceil(u32::from(mark_of(job).map_or(1, Mark::node_count)))
+}
+
 /// Whether the job waits under our management: it may be renewed and released.
 pub fn is_waiting(job: &Job) -> bool {
     job.state == JobState::Pending

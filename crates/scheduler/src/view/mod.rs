@@ -15,13 +15,12 @@ pub use trial_history::{TrialHistory, Watched};
 
 use crate::device_status::{Closed, closed};
 use crate::first_runs::seen::is_first_run;
-use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
+use crate::scan::{Scan, cpus_of_one_node, held_reason, is_waiting, mark_of, workload_of};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::invariant::Violation;
 use pillion_core::isolation::Isolation;
-use pillion_core::mark::Mark;
 use pillion_core::{GresType, NodeName, SlurmJobId};
 use pillion_pairing::mig::SliceBook;
 use pillion_pairing::{
@@ -288,10 +287,10 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         isolation: mark.isolation,
         gpu_type: asked_gpu_type(&mark.original_gres),
         device_count: u8::try_from(mark.device_count()).unwrap_or(u8::MAX),
-        node_count: mark.nodes.unwrap_or(1),
+        node_count: mark.node_count(),
         fallback: mark.fallback.clone(),
         is_plain: mark.plain,
-        cpus: cpus_of_one_node(job, mark),
+        cpus: cpus_of_one_node(job),
         memory_mib: job.memory_mib,
         features: job.features.split('&').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
         excluded_nodes: job.excluded_nodes.clone(),
@@ -299,11 +298,6 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         duration_seconds_expected: None,
         held,
     })
-}
-
-/// Slurm tells the CPUs of all its nodes.
-fn cpus_of_one_node(job: &Job, mark: &Mark) -> u32 {
-    job.cpus.div_ceil(u32::from(mark.nodes.unwrap_or(1)))
 }
 
 /// Jobs that Slurm itself starts on a whole device, or on several, as soon as it can.
@@ -314,8 +308,8 @@ fn alone_claims(planned: &BTreeSet<SlurmJobId>, scan: &Scan) -> Vec<AloneClaim> 
         let is_eligible = job.eligible_at.is_none_or(|at| at <= scan.at) && held_reason(job, scan).is_none();
         if is_eligible && !planned.contains(&job.id) {
             let (required_nodes, gres_types) = (job.required_nodes.clone(), mark.fallback.clone());
-            let node_count = mark.nodes.unwrap_or(1);
-            claims.push(AloneClaim { job_id: job.id, required_nodes, gres_types, node_count });
+            let (job_id, node_count) = (job.id, mark.node_count());
+            claims.push(AloneClaim { job_id, required_nodes, gres_types, node_count });
         }
     }
     claims

@@ -214,7 +214,7 @@ impl<'v> Floor<'v> {
             (claim.gres_types.is_none(), if node_count == 0 { usize::MAX } else { node_count })
         });
         for claim in claims {
-            if claim.gres_types.is_some() || claim.node_count > 1 {
+            if claim.is_of_several() {
                 self.take_named(claim);
             } else {
                 self.take_any(claim);

@@ -38,7 +38,7 @@ pub(super) fn plan_around(
     model: &str,
     mut plan_narrow: impl FnMut(&ClusterView) -> Plan,
 ) -> Plan {
-    let has_claim = view.alone_claims.iter().any(is_settled_here);
+    let has_claim = view.alone_claims.iter().any(AloneClaim::is_of_several);
     if !has_claim && !view.waiting.iter().any(WaitingJob::has_whole_devices) {
         return plan_narrow(view);
     }
@@ -56,11 +56,6 @@ pub(super) fn plan_around(
     plan
 }
 
-/// Whether devices are kept for it here, and not by the planner of those that may share.
-const fn is_settled_here(claim: &AloneClaim) -> bool {
-    claim.gres_types.is_some() || claim.node_count > 1
-}
-
 fn starts(pairings: &[Pairing]) -> BTreeSet<SlurmJobId> {
     pairings.iter().flat_map(|pairing| &pairing.members).map(|member| member.start.job_id).collect()
 }
@@ -70,8 +65,8 @@ struct Settled {
     pairings: Vec<Pairing>,
     left: Vec<Explanation>,
     windows: Vec<Window>,
-    /// Places of the devices of those that are let go, each with what it will use of their nodes: CPUs and memory.
-    let_go: Vec<(Vec<usize>, u32, u64)>,
+    /// Those that are let go, each with its nodes.
+    let_go: Vec<(JobStart, BTreeSet<NodeName>)>,
     /// By device of the view: why it takes none of the others now.
     closed: Vec<Option<&'static str>>,
 }
@@ -93,7 +88,8 @@ fn settle(view: &ClusterView, model: &str) -> Settled {
         match floor.take(job) {
             Found::Devices(places) if job.node_count > 1 => {
                 left.push(explained(job, Reason::LetGo, words::let_go(job), &model));
-                let_go.push((places, job.cpus, job.memory_mib));
+                let nodes = places.iter().map(|place| view.devices[*place].node.clone()).collect();
+                let_go.push((job.start, nodes));
             }
             Found::Devices(places) => pairings.push(started(job, view, &places, &model)),
             Found::None(wait) => {
@@ -132,7 +128,7 @@ fn started(job: &WaitingJob, view: &ClusterView, places: &[usize], model: &Arc<s
     let first = devices[0];
     let gres_types = GresTypes::try_new(devices.iter().map(|device| device.gres_type.clone()).collect());
     let reason = if job.is_plain { Reason::NotColocated } else { Reason::SeveralDevices };
-    let explanation = explained(job, reason, words::starts(&first.node, devices.len()), model);
+    let explanation = explained(job, reason, words::starts(&first.node, job), model);
     Pairing {
         node: first.node.clone(),
         // A node has no two devices of one GRES type, so that there is a list of them.
@@ -163,11 +159,11 @@ impl Settled {
     /// The snapshot for jobs that may share: without what the others were given, and what is set apart for them.
     fn rest(&self, view: &ClusterView) -> ClusterView {
         let waiting = view.waiting.iter().filter(|job| !job.has_whole_devices()).cloned().collect();
-        let alone_claims = view.alone_claims.iter().filter(|claim| !is_settled_here(claim));
+        let alone_claims = view.alone_claims.iter().filter(|claim| !claim.is_of_several());
         let closed = |place: usize| self.closed[place];
         let rest =
             ClusterView { alone_claims: alone_claims.cloned().collect(), ..with(view, waiting, closed) };
-        self.without_let_go(charged(rest, view, &self.pairings))
+        charged(rest, view, self.uses())
     }
 
     /// The snapshot of what is set apart: for jobs that end in time and are not among those that start elsewhere (`starting`).
@@ -186,20 +182,18 @@ impl Settled {
         }
         let closed = |place: usize| (!window.places.contains(&place)).then_some(words::ELSEWHERE);
         let inside = with(view, waiting, closed);
-        Some(self.without_let_go(charged(inside, view, self.pairings.iter().chain(starting))))
+        Some(charged(inside, view, self.uses().chain(uses_of(starting))))
     }
 
-    /// Takes from nodes what those will use that are let go.
-    fn without_let_go(&self, mut left: ClusterView) -> ClusterView {
-        for (places, cpus, memory_mib) in &self.let_go {
-            let names: BTreeSet<&NodeName> = places.iter().map(|place| &left.devices[*place].node).collect();
-            for node in left.nodes.iter_mut().filter(|node| names.contains(&node.name)) {
-                node.cpus_free = node.cpus_free.saturating_sub(*cpus);
-                node.memory_mib_free = node.memory_mib_free.saturating_sub(*memory_mib);
-            }
-        }
-        left
+    /// Who starts on which nodes.
+    fn uses(&self) -> impl Iterator<Item = (&NodeName, JobStart)> {
+        let let_go = self.let_go.iter().flat_map(|(start, nodes)| nodes.iter().map(|node| (node, *start)));
+        uses_of(&self.pairings).chain(let_go)
     }
+}
+
+fn uses_of(pairings: &[Pairing]) -> impl Iterator<Item = (&NodeName, JobStart)> {
+    pairings.iter().flat_map(|pairing| pairing.members.iter().map(|member| (&pairing.node, member.start)))
 }
 
 /// The same snapshot with these jobs and no claims, and with devices closed by their places.
@@ -229,14 +223,13 @@ fn with(
 fn charged<'p>(
     mut left: ClusterView,
     view: &ClusterView,
-    starting: impl IntoIterator<Item = &'p Pairing>,
+    uses: impl Iterator<Item = (&'p NodeName, JobStart)>,
 ) -> ClusterView {
     let jobs: BTreeMap<JobStart, &WaitingJob> = view.waiting.iter().map(|job| (job.start, job)).collect();
     let mut nodes: BTreeMap<NodeName, &mut NodeView> =
         left.nodes.iter_mut().map(|node| (node.name.clone(), node)).collect();
-    for pairing in starting {
-        let Some(node) = nodes.get_mut(&pairing.node) else { continue };
-        for job in pairing.members.iter().filter_map(|member| jobs.get(&member.start)) {
+    for (name, start) in uses {
+        if let (Some(node), Some(job)) = (nodes.get_mut(name), jobs.get(&start)) {
             node.cpus_free = node.cpus_free.saturating_sub(job.cpus);
             node.memory_mib_free = node.memory_mib_free.saturating_sub(job.memory_mib);
         }

@@ -28,11 +28,8 @@ pub(super) const KEPT: &str = "a job that shares with nobody waits for CPUs or m
 /// A device that is not among those that are set apart.
 pub(super) const ELSEWHERE: &str = "it is not set apart";
 
-pub(super) fn starts(node: &NodeName, count: usize) -> String {
-    match count {
-        1 => format!("starts with a GPU of {node}, which it shares with nobody"),
-        _ => format!("starts with {count} GPUs of {node}, which it shares with nobody"),
-    }
+pub(super) fn starts(node: &NodeName, job: &WaitingJob) -> String {
+    format!("starts with {} of {node}, which it shares with nobody", gpus(job))
 }
 
 /// A job on several nodes.
