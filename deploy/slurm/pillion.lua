@@ -197,6 +197,14 @@ local function parse_pool(line)
   }
 end
 
+-- What the heartbeat says of a pool; nil for nothing.
+local function pool_of(beat, name)
+  for _, pool in ipairs(beat and beat.pools or {}) do
+    if pool.partition == name then return pool end
+  end
+  return nil
+end
+
 -- Reads the file whole: {epoch, bound, mode, slowdown, pools}; nil if there is none that can be read.
 function M.read_heartbeat()
   local file = io.open(config.heartbeat, "r")
@@ -212,10 +220,9 @@ function M.read_heartbeat()
     if pool then beat.pools[#beat.pools + 1] = pool end
     local partition, shape = string.match(line, "^shape=(%S+) ([%w_,-]+)$")
     local admits, waiting = string.match(line, "^plain=(%S+) waiting=(%d+)$")
-    for _, own in ipairs(beat.pools) do
-      if own.partition == partition then own.shapes[#own.shapes + 1] = split(shape, ",") end
-      if own.partition == admits then own.waiting = tonumber(waiting) end
-    end
+    local shaped, admitting = pool_of(beat, partition), pool_of(beat, admits)
+    if shaped then shaped.shapes[#shaped.shapes + 1] = split(shape, ",") end
+    if admitting then admitting.waiting = tonumber(waiting) end
   end
   return beat
 end
@@ -414,11 +421,7 @@ local function named_partitions(partition, part_list)
 end
 
 local function is_pool(name, beat)
-  if contains(config.pools, name) then return true end
-  for _, pool in ipairs(beat and beat.pools or {}) do
-    if pool.partition == name then return true end
-  end
-  return false
+  return contains(config.pools, name) or pool_of(beat, name) ~= nil
 end
 
 -- The pool among `names`, if any.
@@ -628,10 +631,25 @@ local function understood(slowdown, cap, count, nodes, begin, now)
   end
   local each = count > 1 and string.format("%.0f GPUs", count) or "a GPU"
   if nodes > 1 then what = string.format("waits for %s on each of %.0f nodes, which it shares with nobody", each, nodes)
-  elseif count > 1 then what = string.format("waits for %.0f GPUs of one node, which it shares with nobody", count) end
+  elseif count > 1 then what = string.format("waits for %s of one node, which it shares with nobody", each) end
   local today = os.date("%Y-%m-%d", now) == os.date("%Y-%m-%d", begin)
   return what .. "; should Pillion stop, Slurm starts it alone from "
     .. os.date(today and "%H:%M" or "%Y-%m-%dT%H:%M", begin) .. " on"
+end
+
+-- Sends a job into a pool. `option`: nil where it did not ask for co-location. `begin`: before that Slurm does not start it. Gives why
+-- it was left as it was; nil where it was sent.
+local function send(job, pool, gpu, size, limit, option, begin)
+  local digest = M.workload_digest(option and option.profile, job.name, job.script or "interactive")
+  local devices = gpu.count > 1 and fallback_of(pool, gpu.count) or nil
+  local mark = render_mark(option, digest, job.partition, gpu, job.begin_time or 0, devices, node_count(job))
+  if not mark then return "its partition or GRES names are too long or unusual to be remembered" end
+  local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin, devices))
+  if failure then
+    slurm.log_error("%s", "pillion.lua: assignment failed, job left as it was: " .. tostring(failure))
+    return "something failed inside Pillion"
+  end
+  return nil
 end
 
 -- Sends a job into a pool to wait there. Gives true and what was understood, or false and why it was left alone.
@@ -658,19 +676,10 @@ local function manage(job, part_list, option, beat, now)
   if not limit then return false, "its time limit depends on its partition; write --time" end
   local pool, no_pool = choose_pool(job, gpu, size, limit, beat, part_list)
   if not pool then return false, no_pool end
-  local digest = M.workload_digest(option.profile, job.name, job.script)
-  local user_begin = job.begin_time or 0
-  local devices = gpu.count > 1 and fallback_of(pool, gpu.count) or nil
-  local mark = render_mark(option, digest, job.partition, gpu, user_begin, devices, nodes)
-  if not mark then return false, "its partition or GRES names are too long or unusual to be remembered" end
-  local begin = math.max(user_begin, now + beat.bound)
+  local begin = math.max(job.begin_time or 0, now + beat.bound)
   local sentence = understood(tonumber(option.slowdown) or beat.slowdown, option.cap, gpu.count, nodes, begin, now)
-  local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin, devices))
-  if failure then
-    slurm.log_error("%s", "pillion.lua: assignment failed, job left as it was: " .. tostring(failure))
-    return false, "something failed inside Pillion"
-  end
-  return true, sentence
+  local why = send(job, pool, gpu, size, limit, option, begin)
+  return not why, why or sentence
 end
 
 -- Jobs of a pool partition that do not ask for co-location -----------------------------------------------------------------
@@ -716,20 +725,12 @@ local function admit_plain(job, part_list, names, pool, beat, now)
   if not size then return false, no_size end
   local why = why_not_plain(job, gpu, size, pool, part_list[pool.partition] or {}, #names)
   if why then return false, why end
-  local digest = M.workload_digest(nil, job.name, job.script or "interactive")
   local begin = job.begin_time or 0
-  local devices = gpu.count > 1 and fallback_of(pool, gpu.count) or nil
-  local mark = render_mark(nil, digest, job.partition, gpu, begin, devices, node_count(job))
-  if not mark then return false, "its partition or GRES names are too long or unusual to be remembered" end
   -- Slurm knows no models of the pool's GPUs: who asks for one waits for us.
   local is_in_turn = pool.waiting > 0 or gpu.kind
   if is_in_turn and not why_idle(beat, now) then begin = math.max(begin, now + beat.bound) end
-  local failure = assign(job, plan_assignments(job, pool, gpu, size, nil, mark, begin, devices))
-  if failure then
-    slurm.log_error("%s", "pillion.lua: assignment failed, job left as it was: " .. tostring(failure))
-    return false, "something failed inside Pillion"
-  end
-  return true
+  why = send(job, pool, gpu, size, nil, nil, begin)
+  return not why, why
 end
 
 -- Guards -------------------------------------------------------------------------------------------------------------
@@ -758,13 +759,6 @@ local function pool_refusal(name, why)
   end
   return "partition " .. name .. " is managed by Pillion; write --colocate and ask for GPUs of one node (such as "
     .. "--gres=gpu:1) in a batch job, or name another partition"
-end
-
-local function pool_of(beat, name)
-  for _, pool in ipairs(beat and beat.pools or {}) do
-    if pool.partition == name then return pool end
-  end
-  return nil
 end
 
 -- Submit -------------------------------------------------------------------------------------------------------------
@@ -817,31 +811,27 @@ end
 
 -- Update -------------------------------------------------------------------------------------------------------------
 
+-- Whether a change says where, when and with which GPUs the job starts.
+local function says_how_it_starts(job)
+  for _, field in ipairs({ "min_nodes", "max_nodes", "num_tasks", "shared" }) do
+    if given(job[field]) then return true end
+  end
+  for _, field in ipairs(TRES_FIELDS) do
+    if job[field] ~= nil then return true end
+  end
+  return job.req_nodes ~= nil or job.reservation ~= nil or (job.begin_time or 0) ~= 0
+end
+
 -- What a user may not change of a managed job while it stays managed: what it asks for, when and where. Comment is in the
 -- list because a job whose words are changed on the way is no longer the job that was submitted.
 local function ends_management(job, moves)
-  for _, field in ipairs({ "min_nodes", "max_nodes", "num_tasks", "cpus_per_task", "min_cpus", "pn_min_cpus", "shared" }) do
+  for _, field in ipairs({ "cpus_per_task", "min_cpus", "pn_min_cpus" }) do
     if given(job[field]) then return true end
   end
-  for _, field in ipairs({ "req_nodes", "exc_nodes", "comment", "features", "reservation" }) do
+  for _, field in ipairs({ "exc_nodes", "comment", "features" }) do
     if job[field] ~= nil then return true end
   end
-  for _, field in ipairs(TRES_FIELDS) do
-    if job[field] ~= nil then return true end
-  end
-  return moves or (job.begin_time or 0) ~= 0 or job.min_mem_per_node ~= nil or job.min_mem_per_cpu ~= nil
-end
-
--- What a user may change of a job that did not ask for co-location while it waits in a pool. Where and when it starts, and with
--- which GPUs, is in the mark, which he cannot write: for that he submits it again.
-local function stays_plain(job)
-  for _, field in ipairs({ "min_nodes", "max_nodes", "num_tasks", "shared" }) do
-    if given(job[field]) then return false end
-  end
-  for _, field in ipairs(TRES_FIELDS) do
-    if job[field] ~= nil then return false end
-  end
-  return job.req_nodes == nil and job.reservation == nil and (job.begin_time or 0) == 0
+  return moves or says_how_it_starts(job) or job.min_mem_per_node ~= nil or job.min_mem_per_cpu ~= nil
 end
 
 -- Slurm applies an update field by field, and keeps what it has applied where it refuses a later one; the partition comes
@@ -984,7 +974,8 @@ local function modify_for_user(job, rec, part_list, uid)
     return slurm.ERROR
   end
   if mark.plain and not moves then
-    if stays_plain(job) then return passed(job) end
+    -- That is in the mark, which he cannot write: for that he submits it again.
+    if not says_how_it_starts(job) then return passed(job) end
     note("change refused", uid, "plain")
     say("not changed: partition " .. rec.partition .. " is managed by Pillion, where this is fixed at the submission; cancel the "
       .. "job and submit it again, or send it to another partition")
