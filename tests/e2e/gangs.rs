@@ -2,8 +2,9 @@
 //! what is taken back, rescued or taken out is what their users asked for.
 
 use crate::leases::{
-    Journal, SLOW_RELEASE, SOON, UNTIL_TOLD, before_release, change_before_release, let_end,
-    scontrol_as_alice, standing, wait_for_fail_point, wait_for_member, wait_until_settled, was_refused,
+    Journal, SLOW_RELEASE, SOON, UNTIL_TOLD, before_release, change_before_release, let_end, let_end_of,
+    scontrol_as_alice, standing, told, wait_for_fail_point, wait_for_member, wait_until_settled, was_refused,
+    why,
 };
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
@@ -87,8 +88,7 @@ fn jobs_of_several_gpus_live_in_the_pool_beside_those_of_one() {
     assert_ne!(node, other);
     assert_eq!(standing(&cluster, one).unwrap().unwrap().node, node, "the node that was not empty");
     wait_until("why the last one waits", SOON, || {
-        let why = cluster.pillion_as("bob", &["why", &waiting.to_string()])?.output()?;
-        let why = String::from_utf8_lossy(&why.stdout).into_owned();
+        let why = why(&cluster, "bob", waiting);
         Ok(why.contains("no node has 4 wholly free GPUs") && why.contains("are set apart for it"))
     })
     .unwrap();
@@ -104,7 +104,7 @@ fn jobs_of_several_gpus_live_in_the_pool_beside_those_of_one() {
     let_end(&cluster, four);
     has_whole(&cluster.finished_output(waiting, SOON).unwrap(), 4);
     let_end(&cluster, one);
-    std::fs::write(cluster.home("bob").join(format!("end-{three}")), "").unwrap();
+    let_end_of(&cluster, "bob", three);
     for job in [one, three, four, waiting] {
         wait_until_settled(&cluster, job);
     }
@@ -321,8 +321,7 @@ fn a_job_of_several_nodes_takes_its_turn_and_slurm_starts_it() {
     let waits = submit(&cluster, "bob", script, &two_nodes);
     let small = submit(&cluster, "alice", WORK, &["--gres=gpu:1", "-t20"]);
     wait_until("both wait", SOON, || {
-        let why = cluster.pillion_as("bob", &["why", &waits.to_string()])?.output()?;
-        let why = String::from_utf8_lossy(&why.stdout).into_owned();
+        let why = why(&cluster, "bob", waits);
         Ok(why.contains("no 2 nodes have 4 GPUs each that are wholly free; they are set apart for it"))
     })
     .unwrap();
@@ -335,7 +334,7 @@ fn a_job_of_several_nodes_takes_its_turn_and_slurm_starts_it() {
     );
     let_end(&cluster, holds[1]);
     has_all(&cluster.finished_output(waits, SOON).unwrap());
-    assert!(!crate::leases::told(&cluster, waits, &["let-go"]).is_empty());
+    assert!(!told(&cluster, waits, &["let-go"]).is_empty());
     cluster.finished_output(small, SOON).unwrap();
     assert_eq!(Journal::of(&cluster, waits).starts(), 1);
 }

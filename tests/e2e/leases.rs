@@ -23,7 +23,18 @@ pub(crate) const UNTIL_TOLD: &str = "echo started restarts=${SLURM_RESTART_COUNT
 
 /// Lets a job of alice's that runs [`UNTIL_TOLD`] end.
 pub(crate) fn let_end(cluster: &Cluster, job: SlurmJobId) {
-    std::fs::write(cluster.home("alice").join(format!("end-{job}")), "").unwrap();
+    let_end_of(cluster, "alice", job);
+}
+
+/// The same of another user's.
+pub(crate) fn let_end_of(cluster: &Cluster, user: &str, job: SlurmJobId) {
+    std::fs::write(cluster.home(user).join(format!("end-{job}")), "").unwrap();
+}
+
+/// Why a job waits, as its user is told; whatever is said while the scheduler does not know it.
+pub(crate) fn why(cluster: &Cluster, user: &str, job: SlurmJobId) -> String {
+    let output = cluster.pillion_as(user, &["why", &job.to_string()]).unwrap().output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// `pillion explain` for operators; `None` while the scheduler does not know the job.

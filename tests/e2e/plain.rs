@@ -2,7 +2,8 @@
 //! does not notice us, whoever of us is alive.
 
 use crate::leases::{
-    Journal, SOON, UNTIL_TOLD, let_end, scontrol_as_alice, wait_for_member, wait_until_settled,
+    Journal, SOON, UNTIL_TOLD, let_end, let_end_of, scontrol_as_alice, wait_for_member, wait_until_settled,
+    why,
 };
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
@@ -42,12 +43,6 @@ fn salloc(cluster: &Cluster, request: &[&str], words: &str) -> pillion_tests::pr
     let program =
         cluster.program_as("alice", "salloc").unwrap().args(arguments).args(request.iter().copied());
     program.args(["bash", "-c", words])
-}
-
-/// Why a job waits, as its user is told.
-fn why(cluster: &Cluster, user: &str, job: SlurmJobId) -> String {
-    let output = cluster.pillion_as(user, &["why", &job.to_string()]).unwrap().output().unwrap();
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
@@ -125,7 +120,7 @@ fn who_did_not_ask_waits_in_slurms_order_and_is_joined_by_nobody() {
     // Who sits in front of it takes his turn as well.
     let mut interactive =
         salloc(&cluster, &["--gres=gpu:1"], "srun sh -c 'echo gpus=$CUDA_VISIBLE_DEVICES'").spawn().unwrap();
-    let end = |job: SlurmJobId| std::fs::write(cluster.home("bob").join(format!("end-{job}")), "").unwrap();
+    let end = |job: SlurmJobId| let_end_of(&cluster, "bob", job);
     end(plain[0]);
     cluster.wait_for_job(first, &["RUNNING"], SOON).unwrap();
     let member = wait_for_member(&cluster, first, &["running"]);

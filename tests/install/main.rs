@@ -358,8 +358,10 @@ fn upgrade(site: &Site, pair: &[String]) {
     for name in ["n1", "controller", "n2"] {
         renewed(site, name, pair, "-2", "apt-get upgrade -y");
     }
-    let back =
-        "dpkg-query -W -f '${db:Status-Status} ${Package}=0.1.0-1\n' 'pillion-*' | sed -n 's/^installed //p'";
+    let first = concat!(env!("CARGO_PKG_VERSION"), "-1");
+    let back = format!(
+        "dpkg-query -W -f '${{db:Status-Status}} ${{Package}}={first}\n' 'pillion-*' | sed -n 's/^installed //p'"
+    );
     for name in ["controller", "n2", "n1"] {
         renewed(site, name, pair, "-1", &format!("apt-get install -y --allow-downgrades $({back})"));
     }

@@ -71,6 +71,8 @@ impl<'a> Play<'a> {
             .env("ANSIBLE_CONNECTION_PLUGINS", own)
             .env("ANSIBLE_PIPELINING", "1")
             .env("ANSIBLE_NOCOLOR", "1")
+            // Or the checkout would hold what Python makes of the connection.
+            .env("PYTHONDONTWRITEBYTECODE", "1")
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&played.stdout).into_owned();

@@ -1,6 +1,7 @@
 //! The real `pillion` against a scheduler of fixtures: every command in every format, as people and scripts see it.
 
 mod backtest;
+mod campaign;
 mod canary;
 mod characterize;
 mod harness;

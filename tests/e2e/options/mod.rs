@@ -122,20 +122,14 @@ fn submit_row(cluster: &Cluster, row: &'static Row) -> Result<Pair, String> {
     let wrong = match outcome {
         Managed(field, gres, others) => {
             let mut wrong = wrong_while_managed(&before, &after, (field, gres, others));
-            let expected = match gpu_count(gres) {
-                1 if is_of_nodes(name) => {
-                    "pillion: waits for a GPU on each of 2 nodes, which it shares with nobody; ".to_owned()
-                }
-                count if is_of_nodes(name) => {
-                    format!(
-                        "pillion: waits for {count} GPUs on each of 2 nodes, which it shares with nobody; "
-                    )
-                }
-                1 => "pillion: waits for a GPU, of its own or shared; if shared, at most ".to_owned(),
-                count => {
-                    format!("pillion: waits for {count} GPUs of one node, which it shares with nobody; ")
-                }
+            let count = gpu_count(gres);
+            let gpus = if count == 1 { "a GPU".to_owned() } else { format!("{count} GPUs") };
+            let how = match (is_of_nodes(name), count) {
+                (true, _) => " on each of 2 nodes, which it shares with nobody; ",
+                (false, 1) => ", of its own or shared; if shared, at most ",
+                (false, _) => " of one node, which it shares with nobody; ",
             };
+            let expected = format!("pillion: waits for {gpus}{how}");
             if said.len() != 1 || !said[0].contains(&expected) {
                 let _ = write!(wrong, "; it was said {said:?}");
             }

@@ -1,6 +1,7 @@
 //! `pillion characterize` against a scheduler of fixtures, and a Slurm of shell lines: what it prints of what it did before, what it refuses,
 //! and that nothing is submitted while Slurm may still hold a job for it.
 
+use super::campaign::{SCRIPT, SUBMITTED_AT, remember};
 use super::harness::Harness;
 use super::{program, snapshot};
 use serde_json::{Value, json};
@@ -15,31 +16,17 @@ fn remembered(folder: &Path) {
         run(0.6, "48", &"taught".into()),
         run(0.9, "49", &failed),
     ];
-    remember(folder, &["--deep"], &runs);
+    remember(folder, "characterize", &["--deep"], &runs);
 }
 
 /// A run on record that was submitted long ago.
 fn run(cap: f64, job_id: &str, outcome: &Value) -> Value {
-    json!({"cap": cap, "job_id": job_id, "submitted_at": 1_763_463_940.0, "outcome": outcome})
+    json!({"cap": cap, "job_id": job_id, "submitted_at": SUBMITTED_AT, "outcome": outcome})
 }
-
-/// Puts a campaign of `train.sh` on record.
-fn remember(folder: &Path, arguments: &[&str], runs: &[Value]) {
-    let script = folder.join("train.sh").canonicalize().expect("it was written");
-    let subject = json!({"script": script, "text": SCRIPT, "arguments": arguments, "options": []});
-    let campaign = json!({"subject": subject, "runs": runs});
-    let name = script.to_str().expect("text").replace('/', "%");
-    let place = folder.join("pillion/characterize");
-    std::fs::create_dir_all(&place).expect("a folder");
-    std::fs::write(place.join(format!("{name}.json")), campaign.to_string()).expect("written");
-}
-
-const SCRIPT: &str = "#!/bin/sh\n#SBATCH --gres=gpu:1\ntrain\n";
 
 #[tokio::test]
 async fn characterize_tells_what_a_campaign_taught_without_doing_it_again() {
     let harness = Harness::start();
-    std::fs::write(harness.folder.path().join("train.sh"), SCRIPT).expect("written");
     remembered(harness.folder.path());
     snapshot(&harness, "characterize", "characterize --caps 0.6,0.2 train.sh --deep", 0).await;
 }
@@ -68,14 +55,13 @@ async fn characterize_refuses_what_makes_no_sense_before_anything_is_submitted()
 fn with_open_job() -> Harness {
     let harness = Harness::start();
     std::fs::create_dir(harness.folder.path().join("bin")).expect("a folder");
-    std::fs::write(harness.folder.path().join("train.sh"), SCRIPT).expect("written");
     program(
         &harness,
         "sbatch",
         "echo call >> sbatch.calls; echo 'pillion: waits for a GPU of its own' >&2; echo 71",
     );
     program(&harness, "sacct", "exit 1");
-    remember(harness.folder.path(), &[], &[run(1.0, "61", &Value::Null)]);
+    remember(harness.folder.path(), "characterize", &[], &[run(1.0, "61", &Value::Null)]);
     harness
 }
 

@@ -1,5 +1,6 @@
 //! `pillion scale` as users type it: what it prints, what the documentation shows, and what is refused.
 
+use crate::campaign::{SCRIPT, SUBMITTED_AT, remember};
 use crate::harness::{Harness, Ran, run_at};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -150,28 +151,17 @@ async fn what_makes_no_sense_is_refused_in_one_sentence() {
 
 /// A campaign over counts that was followed to its end: nothing is left to submit.
 fn remembered(folder: &std::path::Path, failed: bool) {
-    std::fs::write(folder.join("train.sh"), SCRIPT).expect("written");
-    let script = folder.join("train.sh").canonicalize().expect("it was written");
     let run = |gpus: u32, outcome: Value| {
         let count = json!({"gpus": gpus, "cpus_per_gpu": 8});
-        json!({"count": count, "job_id": (50 + gpus).to_string(), "submitted_at": 1_763_463_940.0, "outcome": outcome})
+        json!({"count": count, "job_id": (50 + gpus).to_string(), "submitted_at": SUBMITTED_AT, "outcome": outcome})
     };
     let measured = |seconds: f64| json!({"measured": {"elapsed_seconds": seconds, "cpus": 8}});
     let mut runs = vec![run(1, measured(7200.0)), run(2, measured(4500.0)), run(4, measured(3790.0))];
     if failed {
         runs = vec![run(1, measured(7200.0))];
     }
-    let campaign = json!({
-        "subject": {"script": script, "text": SCRIPT, "arguments": [], "options": []},
-        "runs": runs,
-    });
-    let name = script.to_str().expect("text").replace('/', "%");
-    let place = folder.join("pillion/characterize/gpus");
-    std::fs::create_dir_all(&place).expect("a folder");
-    std::fs::write(place.join(format!("{name}.json")), campaign.to_string()).expect("written");
+    remember(folder, "characterize/gpus", &[], &runs);
 }
-
-const SCRIPT: &str = "#!/bin/sh\n#SBATCH --gres=gpu:1\ntrain\n";
 
 #[tokio::test]
 async fn a_campaign_over_counts_tells_what_each_was_worth_without_doing_it_again() {
