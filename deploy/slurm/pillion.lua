@@ -19,6 +19,7 @@ local config = {
   heartbeat = "/run/pillion/heartbeat", -- written by the scheduler, here on the controller
   pools = {}, -- pool partitions, guarded even while there is no heartbeat
   trusted_uids = {}, -- besides root and SlurmUser: who may ask for shards
+  guest_qos = "", -- the QOS of jobs that are submitted as guests and name none: how they are billed, and whom they come after
   unmanaged_qos = {}, -- QOS that demand gres/gpu (MinTRES), which a job with shards does not have
 }
 
@@ -131,7 +132,7 @@ local function parse_cap(text)
 end
 
 -- Reads a value of --colocate: {share = bool, slowdown = text, profile = text, memory_bytes = number, cap = text,
--- isolation = text, restart = text}, or nil and a sentence that says what is allowed.
+-- isolation = text, restart = text, guest = bool}, or nil and a sentence that says what is allowed.
 function M.parse_option(text)
   if text == "" or text == "(null)" or text == "yes" then return { share = true } end
   if text == "no" then return { share = false } end
@@ -157,13 +158,17 @@ function M.parse_option(text)
       key, parsed = "isolation", value == "hard" and value
     elseif name == "restart" then
       key, parsed = "restart", (value == "yes" or value == "early") and value
+    elseif setting == "guest" then
+      key, parsed = "guest", true
     end
     if not parsed then
-      return nil, "--colocate: '" .. setting .. "' is not allowed; allowed are yes, no, max-slowdown=R (1 to 10), "
+      return nil, "--colocate: '" .. setting .. "' is not allowed; allowed are yes, no, guest, max-slowdown=R (1 to 10), "
         .. "profile=NAME (1 to 64 letters, digits, dots, underscores or dashes), memory=SIZE (such as 8G, at most 16T), "
         .. "cap=PART (0.1, 0.2, .. 0.9 or 1), isolation=hard and restart=yes or early"
     end
-    if option[key] then return nil, "--colocate: " .. name .. "= is given twice; give it once" end
+    if option[key] then
+      return nil, "--colocate: " .. (name and name .. "=" or setting) .. " is given twice; give it once"
+    end
     option[key] = parsed
   end
   return option
@@ -544,6 +549,7 @@ local function render_mark(option, digest, partition, gpu, begin, devices, nodes
   if option.isolation then fields[#fields + 1] = "i=" .. option.isolation end
   if option.restart then fields[#fields + 1] = "oom=1" end
   if option.restart == "early" then fields[#fields + 1] = "early=1" end
+  if option.guest then fields[#fields + 1] = "guest=1" end
   fields[#fields + 1] = "part=" .. (partition or "")
   fields[#fields + 1] = "field=" .. gpu.field
   fields[#fields + 1] = "gres=" .. gpu.gres
@@ -589,7 +595,13 @@ local function shards_of(devices)
   return table.concat(each, ",")
 end
 
-local function plan_assignments(job, pool, gpu, size, limit, mark, begin, devices)
+-- What a guest has besides: it is started again where somebody needs its GPU, whatever the cluster does with others.
+local function plan_guest(job, set)
+  if given(job.requeue) == nil then set("requeue", 1, slurm.NO_VAL16) end
+  if config.guest_qos ~= "" and not text_of(job.qos) then set("qos", config.guest_qos, "") end
+end
+
+local function plan_assignments(job, pool, gpu, size, limit, mark, begin, devices, is_guest)
   local plan = {}
   local function set(field, value, none)
     if job[field] ~= value then plan[#plan + 1] = { field = field, value = value, none = none } end
@@ -604,6 +616,7 @@ local function plan_assignments(job, pool, gpu, size, limit, mark, begin, device
   local others = gpu.other ~= "" and ",gres/" .. string.gsub(gpu.other, ",", ",gres/") or ""
   set("tres_per_node", shards_of(devices) .. others, "")
   set("admin_comment", mark, "")
+  if is_guest then plan_guest(job, set) end
   local memory = size.set.min_mem_per_node
   -- Lua cannot write Slurm's "no value" back (64 bits; it arrives as 0, a whole node's memory). The same amount may stay.
   if memory then set("min_mem_per_node", memory, memory) end
@@ -612,9 +625,10 @@ local function plan_assignments(job, pool, gpu, size, limit, mark, begin, device
   return plan
 end
 
--- What a job that is managed now does, what it is promised, and what happens without us. `slowdown`: its promise; nil where
--- nobody gave one. `cap`: where it is to run alone under one. `count`: its GPUs of a node. `nodes`: how many.
-local function understood(slowdown, cap, count, nodes, begin, now)
+-- What a job that is managed now does, what it is promised, and what happens without us. `count`: its GPUs of a node. `nodes`:
+-- how many.
+local function understood(option, beat, count, nodes, begin, now)
+  local slowdown, cap = tonumber(option.slowdown) or (not option.guest and beat.slowdown or nil), option.cap
   local limit = "slowed no more than its pairing promises"
   if slowdown and slowdown >= 2 then
     limit = string.format("it takes at most %.1f times as long", slowdown)
@@ -628,6 +642,11 @@ local function understood(slowdown, cap, count, nodes, begin, now)
     what = "waits for a GPU of its own; runs alone, to be measured"
   elseif cap then
     what = string.format("waits for a GPU of its own; runs alone with %.0f %% of it, to be measured", tonumber(cap) * 100)
+  end
+  if option.guest then
+    what = "waits as a guest for a GPU that nobody else needs, of its own or shared; where somebody needs it, it is ended and started "
+      .. "again from the beginning"
+    if slowdown then what = what .. "; if shared, " .. limit end
   end
   local each = count > 1 and string.format("%.0f GPUs", count) or "a GPU"
   if nodes > 1 then what = string.format("waits for %s on each of %.0f nodes, which it shares with nobody", each, nodes)
@@ -644,7 +663,8 @@ local function send(job, pool, gpu, size, limit, option, begin)
   local devices = gpu.count > 1 and fallback_of(pool, gpu.count) or nil
   local mark = render_mark(option, digest, job.partition, gpu, job.begin_time or 0, devices, node_count(job))
   if not mark then return "its partition or GRES names are too long or unusual to be remembered" end
-  local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin, devices))
+  local is_guest = option ~= nil and option.guest
+  local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin, devices, is_guest))
   if failure then
     slurm.log_error("%s", "pillion.lua: assignment failed, job left as it was: " .. tostring(failure))
     return "something failed inside Pillion"
@@ -664,6 +684,11 @@ local function manage(job, part_list, option, beat, now)
   if unfit then return false, unfit end
   local nodes = node_count(job)
   if (gpu.count > 1 or nodes > 1) and option.cap then return false, "cap= is for jobs of one GPU" end
+  if option.guest then
+    if gpu.count > 1 or nodes > 1 then return false, "a guest has one GPU" end
+    if option.cap then return false, "a job with cap= is measured alone, and a guest makes room" end
+    if job.requeue == 0 then return false, "a guest is started again where somebody needs its GPU; leave out --no-requeue" end
+  end
   local size, no_size = sizes(job, gpu.count)
   if not size then return false, no_size end
   local names = named_partitions(job.partition, part_list)
@@ -677,7 +702,7 @@ local function manage(job, part_list, option, beat, now)
   local pool, no_pool = choose_pool(job, gpu, size, limit, beat, part_list)
   if not pool then return false, no_pool end
   local begin = math.max(job.begin_time or 0, now + beat.bound)
-  local sentence = understood(tonumber(option.slowdown) or beat.slowdown, option.cap, gpu.count, nodes, begin, now)
+  local sentence = understood(option, beat, gpu.count, nodes, begin, now)
   local why = send(job, pool, gpu, size, limit, option, begin)
   return not why, why or sentence
 end
@@ -1043,11 +1068,19 @@ local function why_no_release(new, old, rec, now)
   return nil
 end
 
+-- The lease that the job's newest undo took back.
+local function old_u(rec)
+  local old = parse_mark(rec.admin_comment)
+  return old and old.u
+end
+
 -- Why an update of ours does not fit the job as it is; nil if it does.
 local function why_fenced(job, rec, now)
   local new, old = parse_mark(job.admin_comment), parse_mark(rec.admin_comment)
   if not new then return "its mark cannot be read" end
-  local is_renewal = not (new.lease or new.alone or new.left)
+  -- A guest that was started again waits once more: it names the lease that it takes back.
+  local is_once_more = new.guest and new.u and new.u ~= old_u(rec) and not (new.lease or new.alone or new.left)
+  local is_renewal = not (new.lease or new.alone or new.left or is_once_more)
   local begins = (job.begin_time or 0) ~= 0
   -- How the scheduler learns that this module is loaded.
   if is_renewal and not begins and job.tres_per_node == nil and job.req_nodes == nil then return NOTHING_ASKED end
@@ -1065,6 +1098,10 @@ local function why_fenced(job, rec, now)
   -- So does this of a job that ran out of device memory: it waits for a decision once more, with more memory.
   if new.again ~= old.again then
     if new.lease or old.again or not old.lease or old.lease ~= new.again then return "the job carries another lease" end
+    return not begins and "no begin time was asked" or nil
+  end
+  if is_once_more then
+    if old.alone or not old.guest or lease_of(old) ~= new.u then return "the job carries another lease" end
     return not begins and "no begin time was asked" or nil
   end
   if new.lease then return why_no_release(new, old, rec, now) end

@@ -88,7 +88,7 @@ impl Generator {
 }
 
 /// Of settings, and nearly.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "max-slowdown",
     "profile",
     "memory",
@@ -99,6 +99,7 @@ const NAMES: [&str; 11] = [
     "max_slowdown",
     "yes",
     "no",
+    "guest",
     "",
 ];
 
@@ -156,10 +157,26 @@ const VALUES: [&str; 47] = [
 /// Values around the edges of the grammar: pieces that are right, nearly right and wrong, put together at random.
 fn values() -> Vec<Vec<u8>> {
     let mut generator = Generator(20_261_121);
-    let mut all: Vec<Vec<u8>> = ["", "(null)", "yes", "no", ",", "=", "yes,no", "memory=8G,", "profile=a=b"]
-        .iter()
-        .map(|text| text.as_bytes().to_vec())
-        .collect();
+    let mut all: Vec<Vec<u8>> = [
+        "",
+        "(null)",
+        "yes",
+        "no",
+        ",",
+        "=",
+        "yes,no",
+        "memory=8G,",
+        "profile=a=b",
+        "guest",
+        "guest,guest",
+        "guest,memory=8G",
+        "cap=1,guest",
+        "guest=",
+        "Guest",
+    ]
+    .iter()
+    .map(|text| text.as_bytes().to_vec())
+    .collect();
     for length in [63, 64, 65, 240, 256, 257] {
         all.push(format!("profile={}", "p".repeat(length)).into_bytes());
         all.push(vec![b'x'; length]);
@@ -198,7 +215,8 @@ fn read_by_rust(value: &[u8]) -> String {
             let isolation = request.isolation.map_or("-".to_owned(), |isolation| isolation.to_string());
             let profile = request.profile_name.as_deref().unwrap_or("-");
             let restart = request.restart.map_or("-".to_owned(), |consent| consent.to_string());
-            format!("yes {slowdown} {profile} {memory} {cap} {isolation} {restart}")
+            let guest = if request.as_guest { "guest" } else { "-" };
+            format!("yes {slowdown} {profile} {memory} {cap} {isolation} {restart} {guest}")
         }
     }
 }

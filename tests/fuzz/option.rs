@@ -7,8 +7,10 @@ use pillion_tests::process::Program;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
-const EXAMPLES: [&str; 17] = [
+const EXAMPLES: [&str; 19] = [
     "yes",
+    "guest",
+    "guest,memory=8G",
     "no",
     "(null)",
     "max-slowdown=1.15",
@@ -76,7 +78,9 @@ fn read_by_rust(value: &[u8]) -> String {
             let cap = or_none(request.cap.map(|cap| cap.to_string()));
             let isolation = or_none(request.isolation.map(|isolation| isolation.to_string()));
             let restart = or_none(request.restart.map(|consent| consent.to_string()));
-            format!("yes {slowdown} {} {memory} {cap} {isolation} {restart}", or_none(request.profile_name))
+            let guest = if request.as_guest { "guest" } else { "-" };
+            let profile = or_none(request.profile_name);
+            format!("yes {slowdown} {profile} {memory} {cap} {isolation} {restart} {guest}")
         }
     }
 }

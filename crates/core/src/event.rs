@@ -58,6 +58,8 @@ pub enum EventKind {
     PromiseBreaking,
     /// A guest is to be started again, alone: beside it a promise was being broken.
     SentBack,
+    /// A job that was submitted as a guest is to be started again: somebody else needs its device.
+    MadeRoom,
     /// A promise was being broken, and its guest stays all the same.
     NotSentBack,
     /// What an agent told was not believed.

@@ -35,9 +35,9 @@ pub const MARK_LENGTH_MAX: usize = 520;
 const WHOLE_DEVICE: &str = "shard:100";
 
 /// Every field that this release knows.
-const FIELDS: [&str; 21] = [
-    "w", "s", "m", "c", "i", "oom", "early", "part", "field", "gres", "other", "begin", "at", "nodes",
-    "plain", "again", "lease", "r", "alone", "u", "left",
+const FIELDS: [&str; 22] = [
+    "w", "s", "m", "c", "i", "oom", "early", "guest", "part", "field", "gres", "other", "begin", "at",
+    "nodes", "plain", "again", "lease", "r", "alone", "u", "left",
 ];
 
 /// What is known of a managed job from Slurm alone. Its texts are short, and a long queue has many: they stand in the mark itself.
@@ -56,6 +56,8 @@ pub struct Mark {
     /// `oom`: its user lets it be started again once, with more memory, after it ran out of device memory; `early`: also before.
     /// Two fields, because a release that does not know the second keeps it and does what the first says.
     pub restart: RestartConsent,
+    /// `guest`: it was submitted as a guest: it goes, and waits once more, where somebody else needs its device.
+    pub as_guest: bool,
     /// `part`: the partition that the user asked for (empty: the default partition).
     pub original_partition: CompactString,
     /// `field`: which field named the GPU: `node`, `job`, `task` or `socket`.
@@ -163,6 +165,7 @@ impl Mark {
             "early" if value == "1" => self.restart = RestartConsent::Early,
             "oom" | "early" => {}
             "again" => self.again_lease_epoch = Some(value.parse().ok()?),
+            "guest" => self.as_guest = value == "1",
             "part" => self.original_partition = value.into(),
             "field" => self.original_field = value.into(),
             "gres" => self.original_gres = value.into(),
@@ -245,6 +248,18 @@ impl Mark {
         })
     }
 
+    /// The mark with which a job that was submitted as a guest, and was started again, waits for a decision once more. It names the
+    /// lease that it takes back, as an undo does; `None`: it is no guest, or has no lease.
+    pub fn once_more(&self) -> Option<Self> {
+        let lease_epoch = self.lease_epoch.filter(|_| self.as_guest && !self.alone)?;
+        Some(Self {
+            undone_lease_epoch: Some(lease_epoch),
+            lease_epoch: None,
+            lease_restart_count: None,
+            ..self.clone()
+        })
+    }
+
     /// The mark of a job that is given its own request back outside the pool.
     #[must_use]
     pub fn left(&self) -> Self {
@@ -283,6 +298,9 @@ impl fmt::Display for Mark {
         }
         if self.restart.lets_end() {
             f.write_str(";early=1")?;
+        }
+        if self.as_guest {
+            f.write_str(";guest=1")?;
         }
         write!(f, ";part={};field={}", self.original_partition, self.original_field)?;
         write!(f, ";gres={};other={}", self.original_gres, self.other_gres)?;
@@ -331,6 +349,7 @@ mod tests {
             cap: CapStep::from_tenths(3),
             isolation: Isolation::Hard,
             restart: RestartConsent::Early,
+            as_guest: true,
             original_partition: "gpu".into(),
             original_field: "node".into(),
             original_gres: "gpu:a100:1".into(),
@@ -344,7 +363,10 @@ mod tests {
     fn a_mark_reads_back_as_it_was_written() {
         let leased = sample().leased(UnixTime::from_epoch(1_700_000_000), 2);
         let again = leased.again(12_288).unwrap();
-        for mark in [Mark::default(), sample(), leased.clone(), leased.undone(), leased.left(), again] {
+        let once_more = leased.once_more().unwrap();
+        let all =
+            [Mark::default(), sample(), leased.clone(), leased.undone(), leased.left(), again, once_more];
+        for mark in all {
             assert_eq!(Mark::parse(&mark.to_string()), Ok(Some(mark)));
         }
     }
@@ -406,6 +428,16 @@ mod tests {
         assert_eq!(again.again(20_000), None, "it has no lease");
         assert_eq!(again.leased(UnixTime::from_epoch(9), 1).again(20_000), None, "it was given more before");
         assert_eq!(again.leased(UnixTime::from_epoch(9), 1).undone().again_lease_epoch, Some(5));
+    }
+
+    #[test]
+    fn only_a_guest_waits_once_more_and_only_after_a_lease() {
+        let leased = sample().leased(UnixTime::from_epoch(5), 1);
+        let once_more = leased.once_more().unwrap();
+        assert_eq!(once_more, Mark { undone_lease_epoch: Some(5), ..sample() });
+        assert_eq!(once_more.once_more(), None, "it has no lease any more");
+        assert_eq!(leased.undone().once_more(), None, "it runs alone from now on");
+        assert_eq!(Mark { as_guest: false, ..leased }.once_more(), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! option  = "" | "(null)" | "yes" | "no" | setting { "," setting }
-//! setting = "max-slowdown=" 1.00..10.00 | "profile=" [A-Za-z0-9._-]{1,64} | "memory=" digits [K|M|G|T][iB|B]
+//! setting = "guest" | "max-slowdown=" 1.00..10.00 | "profile=" [A-Za-z0-9._-]{1,64} | "memory=" digits [K|M|G|T][iB|B]
 //!         | "cap=" ("0.1" | "0.2" | .. | "0.9" | "1") | "isolation=hard" | "restart=" ("yes" | "early")
 //! ```
 
@@ -17,6 +17,9 @@ use std::fmt;
 pub const OPTION_LENGTH_MAX: usize = 256;
 /// The longest profile name.
 pub const PROFILE_NAME_LENGTH_MAX: usize = 64;
+
+/// The setting that has no value.
+const GUEST: &str = "guest";
 
 /// What a user asked for with `--colocate`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,13 +45,16 @@ pub struct ColocateRequest {
     pub isolation: Option<Isolation>,
     /// Whether it may be started again with more device memory: once.
     pub restart: Option<RestartConsent>,
+    /// To run as a guest: where nobody else needs the device, and to be started again from the beginning where somebody does.
+    pub as_guest: bool,
 }
 
 impl fmt::Display for ColocateRequest {
     /// As a user writes it; `yes` where nothing is set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { slowdown_ratio_max, profile_name, memory_bytes, cap, isolation, restart } = self;
+        let Self { slowdown_ratio_max, profile_name, memory_bytes, cap, isolation, restart, as_guest } = self;
         let settings = [
+            as_guest.then(|| GUEST.to_owned()),
             slowdown_ratio_max.map(|ratio| format!("max-slowdown={}", ratio.value())),
             profile_name.as_ref().map(|name| format!("profile={name}")),
             memory_bytes.map(|bytes| format!("memory={}K", bytes >> 10)),
@@ -73,12 +79,12 @@ pub enum InvalidOption {
     BadByte(u8),
     /// Not one of the known settings.
     #[error(
-        "--colocate: unknown setting '{0}'; allowed are yes, no, max-slowdown=R, profile=NAME, memory=SIZE, cap=PART, \
+        "--colocate: unknown setting '{0}'; allowed are yes, no, guest, max-slowdown=R, profile=NAME, memory=SIZE, cap=PART, \
          isolation=hard and restart=yes or early"
     )]
     UnknownSetting(String),
     /// The same setting twice.
-    #[error("--colocate: {0}= is given twice; give it once")]
+    #[error("--colocate: {0} is given twice; give it once")]
     Twice(&'static str),
     /// Not a number from 1 to 10.
     #[error("--colocate: max-slowdown={0} is not allowed; write a number from 1 to 10, such as 1.15")]
@@ -134,24 +140,28 @@ pub fn parse(value: Option<&str>) -> Result<ColocateOption, InvalidOption> {
 
 fn apply(request: &mut ColocateRequest, setting: &str) -> Result<(), InvalidOption> {
     let unknown = || InvalidOption::UnknownSetting(setting.to_owned());
+    if setting == GUEST {
+        let was = std::mem::replace(&mut request.as_guest, true);
+        return if was { Err(InvalidOption::Twice(GUEST)) } else { Ok(()) };
+    }
     let (name, value) = setting.split_once('=').ok_or_else(unknown)?;
     match name {
-        "max-slowdown" => set(&mut request.slowdown_ratio_max, "max-slowdown", parse_slowdown(value)?),
-        "profile" => set(&mut request.profile_name, "profile", parse_profile_name(value)?),
-        "memory" => set(&mut request.memory_bytes, "memory", parse_memory(value)?),
+        "max-slowdown" => set(&mut request.slowdown_ratio_max, "max-slowdown=", parse_slowdown(value)?),
+        "profile" => set(&mut request.profile_name, "profile=", parse_profile_name(value)?),
+        "memory" => set(&mut request.memory_bytes, "memory=", parse_memory(value)?),
         "cap" => {
             let cap = value.parse().map_err(|_| InvalidOption::BadCap(value.to_owned()))?;
-            set(&mut request.cap, "cap", cap)
+            set(&mut request.cap, "cap=", cap)
         }
         "isolation" => {
             let wanted = value.parse().ok().filter(|wanted| *wanted == Isolation::Hard);
             let wanted = wanted.ok_or_else(|| InvalidOption::BadIsolation(value.to_owned()))?;
-            set(&mut request.isolation, "isolation", wanted)
+            set(&mut request.isolation, "isolation=", wanted)
         }
         "restart" => {
             let consent = value.parse().ok().filter(|consent: &RestartConsent| consent.is_given());
             let consent = consent.ok_or_else(|| InvalidOption::BadRestart(value.to_owned()))?;
-            set(&mut request.restart, "restart", consent)
+            set(&mut request.restart, "restart=", consent)
         }
         _ => Err(unknown()),
     }
@@ -229,7 +239,7 @@ mod tests {
     #[test]
     fn all_settings_together() {
         let parsed = parse(Some(
-            "max-slowdown=1.15,profile=bert-base.v2,memory=8G,cap=0.3,isolation=hard,restart=yes",
+            "max-slowdown=1.15,profile=bert-base.v2,memory=8G,cap=0.3,isolation=hard,restart=yes,guest",
         ))
         .unwrap();
         let expected = ColocateRequest {
@@ -239,6 +249,7 @@ mod tests {
             cap: CapStep::from_tenths(3),
             isolation: Some(Isolation::Hard),
             restart: Some(RestartConsent::Yes),
+            as_guest: true,
         };
         assert_eq!(parsed, ColocateOption::Yes(expected));
     }
@@ -246,7 +257,7 @@ mod tests {
     #[test]
     fn what_is_refused_says_what_is_allowed() {
         let cases = [
-            ("maybe", "unknown setting 'maybe'; allowed are yes, no, max-slowdown=R"),
+            ("maybe", "unknown setting 'maybe'; allowed are yes, no, guest, max-slowdown=R"),
             ("max-slowdown=0.9", "write a number from 1 to 10"),
             ("max-slowdown=11", "write a number from 1 to 10"),
             ("max-slowdown=1e1", "write a number from 1 to 10"),
@@ -267,6 +278,8 @@ mod tests {
             ("restart=late", "restart=late is not allowed; write yes"),
             ("restart=no", "started again once, with more memory, after it ran out of GPU memory"),
             ("restart=yes,restart=early", "restart= is given twice"),
+            ("guest,guest", "guest is given twice; give it once"),
+            ("guest=yes", "unknown setting 'guest=yes'"),
             ("profile=a b", "found byte 0x20"),
             ("profile=a\nb", "found byte 0x0a"),
             ("yes,memory=8G", "unknown setting 'yes'"),
@@ -299,6 +312,7 @@ mod tests {
             tenths in 0_u8..=10,
             is_isolated in proptest::bool::ANY,
             restart in proptest::sample::select(vec![None, Some(RestartConsent::Yes), Some(RestartConsent::Early)]),
+            as_guest in proptest::bool::ANY,
         ) {
             let request = ColocateRequest {
                 slowdown_ratio_max: promise.and_then(|promise| SlowdownRatio::try_promise(f64::from(promise) / 100.0).ok()),
@@ -307,6 +321,7 @@ mod tests {
                 cap: CapStep::from_tenths(tenths),
                 isolation: is_isolated.then_some(Isolation::Hard),
                 restart,
+                as_guest,
             };
             proptest::prop_assert_eq!(parse(Some(&request.to_string())), Ok(ColocateOption::Yes(request)));
         }

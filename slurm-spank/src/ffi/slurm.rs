@@ -48,7 +48,7 @@ struct SpankOption {
     callback: Option<extern "C" fn(c_int, *const c_char, c_int) -> c_int>,
 }
 
-const USAGE: &CStr = c"share a GPU where it does not slow the job: yes (default), no, or a list of \
+const USAGE: &CStr = c"share a GPU where it does not slow the job: yes (default), no, or a list of guest (where nobody else needs the GPU; started again where somebody does), \
 max-slowdown=R (1 to 10, such as 1.15), profile=NAME, memory=SIZE (such as 8G), cap=PART (0.1, 0.2, .. 1: runs alone, to be measured), isolation=hard (a wall to other users), restart=yes (started again once, with more, after it ran out of GPU memory) or early (also before it runs out)";
 
 impl SpankOption {

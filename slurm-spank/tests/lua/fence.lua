@@ -144,6 +144,26 @@ S.test("a release needs a job that is neither leased, alone, held nor restarted"
   passes("a job that was undone before and is not alone", mark(lease()), PIN, waiting({ admin_comment = mark(";u=5") }))
 end)
 
+S.test("a guest that was started again waits once more, under the lease that it takes back", function()
+  local again = { tres_per_node = "gres/shard:100", req_nodes = "", begin_time = NOW + 600 }
+  local leased, freed = mark(";guest=1;lease=5;r=0"), mark(";guest=1;u=5")
+  passes("requeued", freed, again, waiting({ admin_comment = leased, restart_cnt = 1 }))
+  passes("its user holds it: the hold stays", freed, again, waiting({ admin_comment = leased, priority = 0 }))
+  refused("another lease", freed, again, waiting({ admin_comment = mark(";guest=1;lease=6;r=0") }), "the job carries another lease")
+  refused("no guest", mark(";u=5"), again, waiting({ admin_comment = mark(";lease=5;r=0") }), "the job has a lease")
+  refused("was none", freed, again, waiting({ admin_comment = mark(";lease=5;r=0") }), "the job carries another lease")
+  refused("runs alone", freed, again, waiting({ admin_comment = mark(";guest=1;lease=5;r=0;alone=1") }), "the job carries another lease")
+  refused("no lease", freed, again, waiting({ admin_comment = mark(";guest=1") }), "the job carries another lease")
+  refused("at once", freed, { tres_per_node = "gres/shard:100", req_nodes = "" }, waiting({ admin_comment = leased }),
+    "no begin time was asked")
+  refused("runs", freed, again, waiting({ admin_comment = leased, job_state = 1 }), "the job does not wait")
+  refused("moved", freed, again, waiting({ admin_comment = leased, partition = "gpu" }), "the job is not in a pool")
+  -- From then on it is a job that waits, whatever its mark tells of before.
+  passes("renewal", freed, { begin_time = NOW + 700 }, waiting({ admin_comment = freed }))
+  passes("release", mark(";guest=1" .. lease()), PIN, waiting({ admin_comment = freed }))
+  passes("undo", mark(";guest=1;u=0;alone=1"), UNPIN, waiting({ admin_comment = freed }))
+end)
+
 S.test("a release that was decided long ago is refused", function()
   passes("25 s ago", mark(lease(25)), PIN)
   passes("by a clock that is fast", mark(lease(-25)), PIN)

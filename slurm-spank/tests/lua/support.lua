@@ -45,7 +45,7 @@ for name in string.gmatch([[account admin_comment batch_features burst_buffer cl
 local NUMBERS = {
   begin_time = 0, bitflags = 503316480, cpus_per_task = 65534, het_job_offset = 4294967294, max_nodes = 4294967294,
   min_cpus = 1, min_nodes = 4294967294, ntasks_per_node = 65534, ntasks_per_tres = 65534, num_tasks = 4294967294,
-  pn_min_cpus = 65534, priority = 4294967294, reboot = 65534, shared = 65534, sockets_per_node = 65534,
+  pn_min_cpus = 65534, priority = 4294967294, reboot = 65534, requeue = 65534, shared = 65534, sockets_per_node = 65534,
   max_cpus = 4294967294, contiguous = 65534, nice = 4294967294, end_time = 0, time_min = 4294967294,
   spank_job_env_size = 0, time_limit = 4294967294, user_id = S.ALICE, job_state = 0,
 }

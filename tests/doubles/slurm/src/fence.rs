@@ -70,6 +70,15 @@ fn refusal(
             start_time.is_none().then_some("no begin time was asked")
         };
     }
+    let is_for_decision = new.lease_epoch.is_none() && new.as_guest;
+    if is_for_decision && new.undone_lease_epoch.is_some() && new.undone_lease_epoch != old.undone_lease_epoch
+    {
+        return if old.alone || !old.as_guest || !undoes {
+            Some("the job carries another lease")
+        } else {
+            start_time.is_none().then_some("no begin time was asked")
+        };
+    }
     if old.lease_epoch.is_some() {
         return Some("the job has a lease");
     }
