@@ -24,6 +24,8 @@ pub enum RequeueCause {
     Evicted,
     /// It runs beside others, it came last, and a promise is being broken there.
     SentBack,
+    /// It was submitted as a guest: somebody else waits for its device, or is slowed there.
+    MadeRoom,
     /// It ran out of device memory for certain, and its user lets it be started again.
     OutOfMemory {
         /// What its next start is to have at least.
@@ -40,7 +42,7 @@ impl RequeueCause {
     /// As it was stored; `None`: it is none of them.
     pub fn read(word: &str, memory_bytes: Option<u64>) -> Option<Self> {
         let with_more = |memory_bytes| [Self::OutOfMemory { memory_bytes }, Self::Growing { memory_bytes }];
-        let all = [Self::Victim, Self::Evicted, Self::SentBack].into_iter();
+        let all = [Self::Victim, Self::Evicted, Self::SentBack, Self::MadeRoom].into_iter();
         all.chain(memory_bytes.into_iter().flat_map(with_more)).find(|cause| cause.as_str() == word)
     }
 
@@ -48,20 +50,23 @@ impl RequeueCause {
     /// eviction may where that is settled. A victim, who is started again once, where that was no victim's and came to nothing.
     /// Who is to be sent back may where an operator wanted it and Slurm refused: he is sent back once, and so is only asked once.
     /// One that ran out of memory, or was ended before it did, was started again beside others, where both may still happen. It is
-    /// given more once: after it ran out also where to end it before came to nothing, and either where another cause did.
+    /// given more once: after it ran out also where to end it before came to nothing, and either where another cause did. A guest makes
+    /// room as often as somebody needs it, and what happens to it between is judged as if it had not.
     pub const fn may_follow(self, old: Self, outcome: Option<RequeueOutcome>) -> bool {
         let is_refused = matches!(outcome, Some(RequeueOutcome::Refused));
+        let made_room = matches!(old, Self::MadeRoom) && outcome.is_some();
         let was_given_more =
             matches!(old, Self::OutOfMemory { .. } | Self::Growing { .. }) && outcome.is_some();
         match self {
-            Self::Evicted => outcome.is_some(),
+            Self::Evicted | Self::MadeRoom => outcome.is_some(),
             Self::Victim => {
-                was_given_more
+                made_room
+                    || was_given_more
                     || (!matches!(old, Self::Victim) && !matches!(outcome, Some(RequeueOutcome::Requeued)))
             }
-            Self::SentBack => was_given_more || (matches!(old, Self::Evicted) && is_refused),
-            Self::OutOfMemory { .. } => !matches!(old, Self::OutOfMemory { .. }) && is_refused,
-            Self::Growing { .. } => old.memory_bytes().is_none() && is_refused,
+            Self::SentBack => made_room || was_given_more || (matches!(old, Self::Evicted) && is_refused),
+            Self::OutOfMemory { .. } => made_room || (!matches!(old, Self::OutOfMemory { .. }) && is_refused),
+            Self::Growing { .. } => made_room || (old.memory_bytes().is_none() && is_refused),
         }
     }
 
@@ -71,6 +76,7 @@ impl RequeueCause {
             Self::Victim => "victim",
             Self::Evicted => "evicted",
             Self::SentBack => "sent-back",
+            Self::MadeRoom => "made-room",
             Self::OutOfMemory { .. } => "out-of-memory",
             Self::Growing { .. } => "memory-growing",
         }
@@ -80,14 +86,14 @@ impl RequeueCause {
     pub const fn memory_bytes(self) -> Option<u64> {
         match self {
             Self::OutOfMemory { memory_bytes } | Self::Growing { memory_bytes } => Some(memory_bytes),
-            Self::Victim | Self::Evicted | Self::SentBack => None,
+            Self::Victim | Self::Evicted | Self::SentBack | Self::MadeRoom => None,
         }
     }
 
     /// Whether the job runs until it is requeued.
     pub const fn ends_the_job(self) -> bool {
         match self {
-            Self::Evicted | Self::SentBack | Self::Growing { .. } => true,
+            Self::Evicted | Self::SentBack | Self::MadeRoom | Self::Growing { .. } => true,
             Self::Victim | Self::OutOfMemory { .. } => false,
         }
     }

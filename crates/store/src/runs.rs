@@ -25,9 +25,12 @@ pub struct MeasuredRun {
 }
 
 impl MeasuredRun {
-    /// Whether it was ended while it ran, so that its job starts again alone: by an operator, or by the watch.
+    /// Whether it was ended while it ran, so that its job starts again alone: by an operator, or by the watch; or once more as a guest, which made room.
     pub fn was_sent_back(&self) -> bool {
-        let wanted = matches!(self.requeue, Some(RequeueCause::Evicted | RequeueCause::SentBack));
+        let wanted = matches!(
+            self.requeue,
+            Some(RequeueCause::Evicted | RequeueCause::SentBack | RequeueCause::MadeRoom)
+        );
         wanted && self.job.restart_count > self.summary.start.restart_count
     }
 

@@ -171,12 +171,15 @@ async fn intend(conn: &mut PgConnection, requeue: &Requeue) -> Result<bool, TxEr
             reason = excluded.reason, cause = excluded.cause, memory_bytes = excluded.memory_bytes, outcome = null
         where case excluded.cause
             when 'evicted' then old.outcome is not null
+            when 'made-room' then old.outcome is not null
             when 'sent-back' then old.cause = 'evicted' and old.outcome is not distinct from 'refused'
-                or old.memory_bytes is not null and old.outcome is not null
+                or (old.memory_bytes is not null or old.cause = 'made-room') and old.outcome is not null
             when 'out-of-memory' then old.cause <> 'out-of-memory' and old.outcome is not distinct from 'refused'
+                or old.cause = 'made-room' and old.outcome is not null
             when 'memory-growing' then old.memory_bytes is null and old.outcome is not distinct from 'refused'
+                or old.cause = 'made-room' and old.outcome is not null
             else old.cause <> 'victim' and old.outcome is distinct from 'requeued'
-                or old.memory_bytes is not null and old.outcome is not null end",
+                or (old.memory_bytes is not null or old.cause = 'made-room') and old.outcome is not null end",
         requeue.start.job_id.to_string(),
         integer(requeue.start.restart_count),
         requeue.node.as_str(),

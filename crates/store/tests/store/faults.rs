@@ -127,6 +127,25 @@ pub(crate) async fn one_that_ran_out_of_memory_is_requeued_once_and_its_need_is_
     settle(&growing(6, 0), RequeueOutcome::Requeued).await;
     assert!(!intend(&more(6, 1)).await, "it was given more");
     assert!(intend(&of(RequeueCause::SentBack, 6, 1)).await, "it shares again");
+    // A guest makes room as often as it is asked, and what happens to it between is judged as if it had not.
+    let room = RequeueCause::MadeRoom;
+    assert!(intend(&of(room, 7, 0)).await && !intend(&of(room, 7, 0)).await, "one is under way");
+    settle(&of(room, 7, 0), RequeueOutcome::Refused).await;
+    assert!(intend(&of(room, 7, 0)).await, "Slurm may be asked again");
+    settle(&of(room, 7, 0), RequeueOutcome::Requeued).await;
+    assert_eq!(store.last_requeue(plain(7)).await.expect("read"), Some(of(room, 7, 0)));
+    for (id, cause) in [(8, RequeueCause::Victim), (9, RequeueCause::SentBack)] {
+        assert!(intend(&of(room, id, 0)).await);
+        settle(&of(room, id, 0), RequeueOutcome::Requeued).await;
+        assert!(intend(&of(cause, id, 1)).await, "{cause:?}");
+    }
+    for (id, more) in [(10, more(10, 1)), (11, growing(11, 1))] {
+        assert!(intend(&of(room, id, 0)).await);
+        settle(&of(room, id, 0), RequeueOutcome::Requeued).await;
+        assert!(intend(&more).await);
+        settle(&more, RequeueOutcome::Requeued).await;
+        assert!(intend(&of(room, id, 2)).await, "it is a guest still");
+    }
 }
 
 fn fault(kind: FaultKind, since: u32, detail: &str) -> DeviceFault {
