@@ -29,8 +29,11 @@ pub use history::{Observation, ObservedTenant};
 pub use model::{Contention, InterferenceModel, Learned, PredictError, SpeedEstimate, TenantInput};
 pub use plan::{Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
 pub use planner::{
-    Demands, OBSERVED_PEAK_RATIO, known, leaves_room, may_join_first_run, memory_need, pairings, plan,
+    Demands, Effort, OBSERVED_PEAK_RATIO, Room, RoomMade, known, leaves_room, make_room, may_join_first_run,
+    memory_need, pairings, plan,
 };
 pub use policy::{EndsBy, FirstRuns, Objective, Policy, UserPolicy};
 pub use trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict, user_of};
-pub use view::{AloneClaim, ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, Tenant, WaitingJob};
+pub use view::{
+    AloneClaim, ClusterView, DeviceView, FirstRun, GuestTenant, NodeView, ProfileBook, Tenant, WaitingJob,
+};

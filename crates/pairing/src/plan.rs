@@ -23,6 +23,13 @@ pub struct Plan {
     pub left_waiting: Vec<Explanation>,
 }
 
+impl Plan {
+    /// One for a view in which nobody waits.
+    pub const fn empty(parent_revision: Revision) -> Self {
+        Self { parent_revision, pairings: Vec::new(), left_waiting: Vec::new() }
+    }
+}
+
 /// Jobs to be started on one device, all of which share it by the same mechanism; or one job on several devices.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "PairingDocument")]

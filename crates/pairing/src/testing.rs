@@ -54,6 +54,7 @@ pub(crate) fn job(id: u32, workload: &str) -> WaitingJob {
         device_count: 1,
         node_count: 1,
         fallback: None,
+        as_guest: false,
         is_plain: false,
         cpus: 4,
         memory_mib: 1024,
@@ -100,6 +101,7 @@ pub(crate) fn tenant(id: u32, workload: &str, seconds: u64) -> Tenant {
         expected_end_at: None,
         isolation: Isolation::Shared,
         first_run: None,
+        guest: None,
     }
 }
 

@@ -198,6 +198,22 @@ pub struct Tenant {
     /// What was seen of it so far, where nothing else is known of its workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_run: Option<Box<FirstRun>>,
+    /// It was submitted as a guest, and goes where somebody else needs its device; absent = it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestTenant>,
+}
+
+/// What is free besides its part of a device when a guest has gone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GuestTenant {
+    /// CPUs of the node.
+    pub cpus: u32,
+    /// Host memory in MiB.
+    pub memory_mib: u64,
+    /// Since when it runs; absent = it does not yet.
+    pub started_at: Option<UnixTime>,
+    /// Whether it is being ended already.
+    pub is_leaving: bool,
 }
 
 /// What was seen so far of a workload's first run, while it has its device to itself.
@@ -282,6 +298,9 @@ pub struct WaitingJob {
     /// The devices on which Slurm starts it by itself, where they are several of a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<GresTypes>,
+    /// It was submitted as a guest: it comes after all others, and goes where one of them needs its device.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub as_guest: bool,
     /// It did not ask for co-location: its devices are whole, and nobody joins it: a *plain* job.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_plain: bool,

@@ -3,7 +3,7 @@
 use crate::pool::truth::SpeedsByBusy;
 use pillion_core::Fraction;
 use pillion_core::device::Mechanism;
-use pillion_pairing::{Policy, UserPolicy};
+use pillion_pairing::{Effort, Policy, UserPolicy};
 
 /// How much of a site's nodes with GPUs the pool has.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -97,6 +97,8 @@ pub struct Options {
     pub seeds: u64,
     /// Between two plans at least so much time passes.
     pub plan_seconds: f64,
+    /// How much each of them evaluates.
+    pub effort: Effort,
     /// How fast jobs ran beside each other elsewhere: what comes of a pair is drawn from that.
     pub speeds: SpeedsByBusy,
     /// By what jobs are served; absent: as history says better.
@@ -131,6 +133,7 @@ impl Options {
             mechanism: Mechanism::Mps,
             seeds: if is_many { SEEDS_MIN } else { 5 },
             plan_seconds: if is_many { 60.0 } else { 10.0 },
+            effort: if is_many { Effort::Screened } else { Effort::OfPlan },
             speeds: SpeedsByBusy::published(),
             order: None,
             idle_watts: None,

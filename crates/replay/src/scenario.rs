@@ -203,6 +203,7 @@ impl Replay {
             gpu_types,
             no_account: self.accounting.accounts.find("").unwrap_or(u32::MAX),
             plan_seconds: self.options.plan_seconds,
+            effort: self.options.effort,
             speeds: self.options.speeds.clone(),
         };
         (nodes, PoolSetting { setting, place_of_type: types.into_iter().collect() })

@@ -78,6 +78,7 @@ pub(super) fn read_queue(
             device_count: 1,
             node_count: 1,
             fallback: None,
+            as_guest: false,
             is_plain: false,
             cpus: 0,
             memory_mib: 0,
@@ -125,6 +126,7 @@ pub(super) fn read_running(
             workload: Some(job.workload),
             isolation: Isolation::Shared,
             first_run: None,
+            guest: None,
         };
         let shards_free = 100 - u32::from(shards.count());
         devices.push(DeviceView { shards_free, tenants: vec![tenant], ..ground.device(devices.len()) });

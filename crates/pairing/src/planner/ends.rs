@@ -20,6 +20,10 @@ pub(crate) fn end_of_joiner(
     now: UnixTime,
     policy: &Policy,
 ) -> Option<UnixTime> {
+    if job.as_guest {
+        // It goes as soon as somebody needs the device.
+        return Some(now);
+    }
     let most = usual_seconds(job.duration_seconds_expected, profile, policy)
         .map(|usual| usual.most() * job.slowdown_ratio_max.value());
     earlier(limit_of(job, now), most.map(|seconds| after(now, seconds)))

@@ -25,6 +25,7 @@ pub(crate) mod ends;
 mod explanation;
 pub(crate) mod first_run;
 mod free_capacity;
+mod guests;
 pub(crate) mod index;
 mod instances;
 pub(crate) mod placement;
@@ -40,6 +41,7 @@ mod whole;
 
 pub use admit::{OBSERVED_PEAK_RATIO, known, memory_need};
 pub use first_run::may_be_joined as may_join_first_run;
+pub use guests::{Room, RoomMade, make_room};
 pub use room::{Demands, leaves_room};
 
 use crate::model::{Hope, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
@@ -63,13 +65,28 @@ pub fn plan(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) 
     })
 }
 
+/// How much is evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// As much as [`plan`] does: of few ways of sharing all, under all sets of caps.
+    OfPlan,
+    /// However few there are, they are screened first as those of a long queue: a third of the estimates. A pair that only caps could
+    /// help, and much, is passed over.
+    Screened,
+}
+
 /// The pairings of [`plan`] without what explains them to people: no partners that were considered, and nothing of who is left
-/// waiting. For whoever plans a hundred thousand times and reads none of it. However short the queue, ways of sharing are
-/// screened as in a long one, which asks the model for a third of the estimates.
-pub fn pairings(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) -> Vec<Pairing> {
+/// waiting. For whoever plans a hundred thousand times and reads none of it.
+pub fn pairings(
+    view: &ClusterView,
+    model: &dyn InterferenceModel,
+    policy: &Policy,
+    effort: Effort,
+) -> Vec<Pairing> {
     let model = Unexplained(model);
     let plan = whole::plan_around(view, model.name(), |view| {
-        let context = PlanContext { is_thorough: false, ..PlanContext::new(view, &model, policy) };
+        let mut context = PlanContext::new(view, &model, policy);
+        context.is_thorough &= effort == Effort::OfPlan;
         plan_in(&Evaluator::new(&context), true)
     });
     plan.pairings

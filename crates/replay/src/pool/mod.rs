@@ -24,7 +24,7 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
 use pillion_core::{Shards, WorkloadKey};
 use pillion_pairing::model::{Owners, TrainOptions, train};
-use pillion_pairing::{Learned, Observation, Pairing, Policy, ProfileBook, pairings};
+use pillion_pairing::{Effort, Learned, Observation, Pairing, Policy, ProfileBook, pairings};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -59,6 +59,8 @@ pub(crate) struct Setting {
     pub(crate) no_account: u32,
     /// Between two plans at least so much time passes.
     pub(crate) plan_seconds: f64,
+    /// How much each of them evaluates.
+    pub(crate) effort: Effort,
     /// How fast jobs ran beside each other elsewhere.
     pub(crate) speeds: SpeedsByBusy,
 }
@@ -369,7 +371,7 @@ impl<'p> Pool<'p> {
     fn plan(&mut self) -> bool {
         let Some(view) = self.view() else { return false };
         self.outcome.plans += 1;
-        let planned = pairings(&view, &self.model, &self.setting.policy);
+        let planned = pairings(&view, &self.model, &self.setting.policy, self.setting.effort);
         let has_started = !planned.is_empty();
         for pairing in &planned {
             self.carry_out(pairing);

@@ -13,6 +13,7 @@ fn setting() -> Setting {
         gpu_types: vec![GpuType { name: "h100".to_owned(), memory_bytes: Some(80 * GIB) }],
         no_account: u32::MAX,
         plan_seconds: 2.0,
+        effort: pillion_pairing::Effort::OfPlan,
         speeds: SpeedsByBusy::published(),
     }
 }

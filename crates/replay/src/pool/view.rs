@@ -185,6 +185,7 @@ impl Pool<'_> {
                 .map(|seconds| UnixTime::from_seconds((seat.started_at + seconds).max(self.now))),
             isolation: Isolation::Shared,
             first_run: None,
+            guest: None,
         }
     }
 
@@ -210,6 +211,7 @@ impl Pool<'_> {
             device_count: 1,
             node_count: 1,
             fallback: None,
+            as_guest: false,
             is_plain: false,
             cpus: job.cpus,
             memory_mib: job.memory_mib,

@@ -229,7 +229,7 @@ fn class_key(job: &WaitingJob) -> impl Hash + Eq + '_ {
     let promise = job.slowdown_ratio_max.value().to_bits();
     let beyond = job.use_beyond_fraction.to_bits();
     let memory = (job.memory_bytes_declared, job.may_run_out);
-    let sharing = (promise, memory, job.solo_cap, job.owes_runs > 0, beyond, job.isolation);
+    let sharing = (promise, memory, job.solo_cap, job.owes_runs > 0, beyond, job.isolation, job.as_guest);
     let who = (&job.workload, job.uid, &job.account, sharing);
     let place = (&job.partition, &job.gpu_type, &job.features, &job.excluded_nodes);
     // Durations in steps of a twentieth: closer they are guesses.

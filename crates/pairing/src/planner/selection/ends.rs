@@ -83,7 +83,8 @@ pub(crate) fn outlives_tenants(context: &PlanContext<'_>, joiner: JobIndex, devi
 /// When the last that runs on a device is over; `None` = nobody knows.
 pub(super) fn last_end(context: &PlanContext<'_>, device: DeviceIndex) -> Option<UnixTime> {
     let view = &context.devices[device];
-    let all = view.tenants.iter().map(|tenant| {
+    // Whoever outlives guests has the device in their place, as anybody may: they would have gone for it.
+    let all = view.tenants.iter().filter(|tenant| tenant.guest.is_none()).map(|tenant| {
         let workload = tenant.workload.as_ref();
         let profile =
             workload.and_then(|workload| context.profile_index.get(&(workload, view.model.as_str())));

@@ -8,7 +8,7 @@ use crate::planner::candidates::candidate_set::CandidateSet;
 use crate::planner::classes::PlanContext;
 use crate::planner::ends;
 use crate::planner::rounds;
-use crate::planner::{pairings, plan};
+use crate::planner::{Effort, pairings, plan};
 use crate::policy::{EndsBy, Policy, UserPolicy};
 use crate::testing::{GIB, claim, device, device_with, job, profile, tenant, view};
 use crate::view::{ClusterView, DeviceView, ProfileBook, WaitingJob};
@@ -212,7 +212,7 @@ fn unexplained(mut pairings: Vec<crate::plan::Pairing>) -> Vec<crate::plan::Pair
 proptest! {
     #[test]
     fn who_asks_for_pairings_alone_gets_the_same(view in a_view(), policy in a_policy()) {
-        let brief = pairings(&view, &Contention, &policy);
+        let brief = pairings(&view, &Contention, &policy, Effort::OfPlan);
         prop_assert!(brief.iter().flat_map(|pairing| &pairing.members).all(|member| member.explanation.candidates.is_empty()));
         prop_assert_eq!(unexplained(brief), unexplained(plan(&view, &Contention, &policy).pairings));
     }

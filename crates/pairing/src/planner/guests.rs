@@ -1,0 +1,258 @@
+//! Which guests make room: jobs that were submitted to run where nobody else needs the device, and are started again where somebody
+//! does. A job that is left waiting gets the devices of guests alone, as few of them as it takes and rather those that began last;
+//! from who is there besides nobody takes anything.
+//!
+//! Nothing is reserved: when they have gone, the next plan gives the devices to whom they are for, and guests come after everybody.
+//! Whatever comes between (the job starts elsewhere, or is cancelled) costs guests what they agreed to.
+
+use crate::plan::{Plan, Reason};
+use crate::planner::admit::matches_device;
+use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, Tenant, WaitingJob};
+use pillion_core::{GresType, GresTypes, NodeName, SlurmJobId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A guest that is to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoomMade {
+    /// Who goes.
+    pub guest: SlurmJobId,
+    /// From where.
+    pub node: NodeName,
+    /// Who waits for the device.
+    pub waits: SlurmJobId,
+}
+
+/// What follows of a plan for guests.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Room {
+    /// The guests that are to go now.
+    pub going: Vec<RoomMade>,
+    /// For whom somebody is on the way out: these, or others before.
+    pub expected: BTreeSet<SlurmJobId>,
+}
+
+/// The guests that are to go now, after this plan of the view. `settling`: for whom somebody was on the way out a moment ago; until
+/// Slurm has cleared the devices nobody else goes for them.
+pub fn make_room(view: &ClusterView, plan: &Plan, settling: &BTreeSet<SlurmJobId>) -> Room {
+    if !view.devices.iter().any(|device| device.tenants.iter().any(|tenant| tenant.guest.is_some())) {
+        return Room::default();
+    }
+    let mut nodes = nodes(view, plan);
+    let reasons: BTreeMap<SlurmJobId, Reason> =
+        plan.left_waiting.iter().map(|left| (left.job_id, left.reason)).collect();
+    // Those that Slurm starts by itself come first: nothing of ours may stand in their way.
+    let claims = view.alone_claims.iter().map(Need::of_claim);
+    let waiting = view.waiting.iter().filter(|job| {
+        !job.as_guest && reasons.get(&job.start.job_id).is_some_and(|reason| lacks_devices(*reason))
+    });
+    let mut room = Room::default();
+    for need in claims.chain(waiting.map(Need::of_job)) {
+        let may_ask = !settling.contains(&need.job_id);
+        let Some(going) = clear(&mut nodes, &need, may_ask) else { continue };
+        room.going.extend(going);
+        room.expected.insert(need.job_id);
+    }
+    room
+}
+
+/// Whether it would start if devices were free for it.
+const fn lacks_devices(reason: Reason) -> bool {
+    !matches!(reason, Reason::Held | Reason::LetGo | Reason::AwaitsVerdict)
+}
+
+/// What somebody who waits needs.
+struct Need<'v> {
+    job_id: SlurmJobId,
+    /// Absent: of a job that Slurm starts by itself it is known only where.
+    job: Option<&'v WaitingJob>,
+    required_nodes: &'v [NodeName],
+    /// Devices that it must have; absent: any.
+    named: Option<&'v GresTypes>,
+    device_count: usize,
+    node_count: usize,
+}
+
+impl<'v> Need<'v> {
+    fn of_claim(claim: &'v AloneClaim) -> Self {
+        Self {
+            job_id: claim.job_id,
+            job: None,
+            required_nodes: &claim.required_nodes,
+            named: claim.gres_types.as_ref(),
+            device_count: claim.gres_types.as_ref().map_or(1, GresTypes::count),
+            node_count: usize::from(claim.node_count),
+        }
+    }
+
+    fn of_job(job: &'v WaitingJob) -> Self {
+        Self {
+            job_id: job.start.job_id,
+            job: Some(job),
+            required_nodes: &[],
+            // On several nodes Slurm starts it by itself, on these.
+            named: job.fallback.as_ref().filter(|_| job.node_count > 1),
+            device_count: usize::from(job.device_count),
+            node_count: usize::from(job.node_count),
+        }
+    }
+
+    fn suits(&self, node: &NodeView, device: &DeviceView) -> bool {
+        self.named.is_none_or(|named| named.contains(&device.gres_type))
+            && (self.required_nodes.is_empty() || self.required_nodes.contains(&node.name))
+            && self.job.is_none_or(|job| matches_device(job, node, device))
+            // What is free and was not given to it is set apart for somebody else.
+            && !(self.job.is_some() && self.device_count * self.node_count == 1 && device.is_wholly_free())
+    }
+
+    fn cpus(&self) -> u32 {
+        self.job.map_or(0, |job| job.cpus)
+    }
+
+    fn memory_mib(&self) -> u64 {
+        self.job.map_or(0, |job| job.memory_mib)
+    }
+}
+
+/// A node, with what of it is free or would be if guests went.
+struct Host<'v> {
+    node: &'v NodeView,
+    cpus_free: u32,
+    memory_mib_free: u64,
+    spots: Vec<Spot<'v>>,
+}
+
+/// A device that is free, or has guests alone.
+struct Spot<'v> {
+    device: &'v DeviceView,
+    is_taken: bool,
+}
+
+impl Spot<'_> {
+    fn gres_type(&self) -> &GresType {
+        &self.device.gres_type
+    }
+
+    /// Guests that would have to be told to go.
+    fn guests(&self) -> impl Iterator<Item = &Tenant> {
+        let tenants = self.device.tenants.iter();
+        tenants.filter(|tenant| tenant.guest.as_ref().is_some_and(|guest| !guest.is_leaving))
+    }
+
+    /// First what costs nobody anything, then the fewest guests, then those that have done least.
+    fn cost(&self) -> (usize, i64, &GresType) {
+        let begun = self.guests().filter_map(|tenant| tenant.guest.as_ref()?.started_at);
+        let first = begun.map(|at| i64::try_from(at.epoch()).unwrap_or(i64::MAX)).min();
+        (self.guests().count(), first.map_or(0, |first| -first), self.gres_type())
+    }
+
+    /// CPUs and MiB that are free when all guests have gone.
+    fn freed(&self) -> (u32, u64) {
+        let guests = self.device.tenants.iter().filter_map(|tenant| tenant.guest.as_ref());
+        guests.fold((0, 0), |(cpus, mib), guest| {
+            (cpus.saturating_add(guest.cpus), mib.saturating_add(guest.memory_mib))
+        })
+    }
+}
+
+fn nodes<'v>(view: &'v ClusterView, plan: &Plan) -> Vec<Host<'v>> {
+    let is_planned = |device: &DeviceView| {
+        plan.pairings
+            .iter()
+            .any(|pairing| pairing.node == device.node && pairing.gres_types.contains(&device.gres_type))
+    };
+    let open = view.nodes.iter().filter(|node| node.blocked.is_none());
+    let rooms = open.map(|node| {
+        let here = view.devices.iter().filter(|device| device.node == node.name && !is_planned(device));
+        let spots =
+            here.filter(|device| is_for_guests(device)).map(|device| Spot { device, is_taken: false });
+        let (cpus_free, memory_mib_free) = (node.cpus_free, node.memory_mib_free);
+        Host { node, cpus_free, memory_mib_free, spots: spots.collect() }
+    });
+    rooms.collect()
+}
+
+/// Whether nobody but guests is on it.
+fn is_for_guests(device: &DeviceView) -> bool {
+    let is_clear = device.is_wholly_free()
+        || (!device.tenants.is_empty()
+            && device.tenants.iter().all(|tenant| tenant.guest.is_some() && tenant.is_running));
+    device.blocked.is_none() && is_clear
+}
+
+/// The guests that go for this need: nobody where those suffice that are on their way. `None`: no guests' going would be enough, or
+/// nobody may be asked (`may_ask`).
+fn clear(nodes: &mut [Host<'_>], need: &Need<'_>, may_ask: bool) -> Option<Vec<RoomMade>> {
+    let places = 0..nodes.len();
+    let mut found: Vec<(usize, Vec<usize>)> =
+        places.filter_map(|place| Some((place, nodes[place].enough_for(need, may_ask)?))).collect();
+    if found.len() < need.node_count {
+        return None;
+    }
+    found.sort_by_key(|(place, spots)| {
+        let costs = spots.iter().map(|spot| nodes[*place].spots[*spot].cost());
+        let (count, begun) = costs.fold((0, 0), |(count, begun), cost| (count + cost.0, begun + cost.1));
+        (count, begun, *place)
+    });
+    found.truncate(need.node_count);
+    let mut going = Vec::new();
+    for (place, spots) in found {
+        going.extend(nodes[place].take(&spots, need));
+    }
+    Some(going)
+}
+
+impl Host<'_> {
+    /// The cheapest devices of this node that suffice.
+    fn enough_for(&self, need: &Need<'_>, may_ask: bool) -> Option<Vec<usize>> {
+        let suits = |spot: &Spot<'_>| {
+            let is_open = may_ask || spot.guests().next().is_none();
+            is_open && !spot.is_taken && need.suits(self.node, spot.device)
+        };
+        let mut suitable: Vec<usize> =
+            (0..self.spots.len()).filter(|spot| suits(&self.spots[*spot])).collect();
+        suitable.sort_by(|a, b| self.spots[*a].cost().cmp(&self.spots[*b].cost()));
+        let others = suitable.split_off(need.device_count.min(suitable.len()));
+        if suitable.len() < need.device_count {
+            return None;
+        }
+        // More of them where it lacks CPUs or memory.
+        let mut others = others.into_iter().filter(|spot| self.spots[*spot].guests().next().is_some());
+        while !self.has_cpus(&suitable, need) {
+            suitable.push(others.next()?);
+        }
+        Some(suitable)
+    }
+
+    fn has_cpus(&self, spots: &[usize], need: &Need<'_>) -> bool {
+        let (cpus, memory_mib) = self.with_freed(spots);
+        cpus >= need.cpus() && memory_mib >= need.memory_mib()
+    }
+
+    fn with_freed(&self, spots: &[usize]) -> (u32, u64) {
+        spots.iter().fold((self.cpus_free, self.memory_mib_free), |(cpus, memory_mib), spot| {
+            let freed = self.spots[*spot].freed();
+            (cpus.saturating_add(freed.0), memory_mib.saturating_add(freed.1))
+        })
+    }
+
+    /// Gives them to the one who needs them.
+    fn take(&mut self, spots: &[usize], need: &Need<'_>) -> Vec<RoomMade> {
+        let (cpus, memory_mib) = self.with_freed(spots);
+        self.cpus_free = cpus.saturating_sub(need.cpus());
+        self.memory_mib_free = memory_mib.saturating_sub(need.memory_mib());
+        let mut going = Vec::new();
+        for spot in spots {
+            let spot = &mut self.spots[*spot];
+            spot.is_taken = true;
+            going.extend(spot.guests().map(|tenant| RoomMade {
+                guest: tenant.job_id,
+                node: self.node.name.clone(),
+                waits: need.job_id,
+            }));
+        }
+        going
+    }
+}
+
+#[cfg(test)]
+mod tests;
