@@ -156,6 +156,10 @@ pub struct Board {
     pub speeds: BTreeMap<(NodeName, GresType), BTreeMap<JobStart, f64>>,
     /// What the watch saw of two and nobody measured to the end yet.
     pub watched: BTreeMap<Combination, Watched>,
+    /// When guests were asked to make room.
+    pub room_asked: BTreeMap<JobStart, UnixTime>,
+    /// For whom guests were last on their way out.
+    pub room_expected: BTreeMap<SlurmJobId, UnixTime>,
     /// Jobs that wait and were submitted with `--no-requeue`, as far as that was asked: they are not tried.
     pub steadfast: BTreeSet<JobStart>,
     /// What was measured of each tenant's sharing while he was there.

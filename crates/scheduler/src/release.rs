@@ -318,6 +318,14 @@ impl Release {
             self.context.tally.event(&EventKind::Restarted);
             return Ok(());
         }
+        if let Some(mark) = mark_of(job).and_then(Mark::once_more)
+            && self.wait_again(job, &mark).await?
+        {
+            let detail = "it waits for a GPU that nobody else needs, once more".to_owned();
+            self.event(at, EventKind::Restarted, job.id, None, detail).await?;
+            self.context.tally.event(&EventKind::Restarted);
+            return Ok(());
+        }
         if !self.put_back(job).await? {
             return Ok(());
         }

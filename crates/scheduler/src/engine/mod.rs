@@ -1,5 +1,6 @@
 //! Rows 3 and 4 of the way of a job: makes the view, asks the pure engine, commits what it answers. Touches no job.
 
+mod room;
 mod tried;
 mod written;
 
@@ -51,7 +52,7 @@ impl Engine {
         if view.waiting.is_empty() {
             self.context.board_mut().reason_counts.clear();
             self.context.board_mut().planned_at = Some(scan.at);
-            return Ok(());
+            return self.make_room(&view, &Plan::empty(view.revision), &scan).await;
         }
         // Where nothing can be cut nobody asks how anything goes in a slice.
         if view.devices.iter().any(|device| device.geometry.is_some()) {
@@ -70,6 +71,7 @@ impl Engine {
             return Ok(());
         }
         let due = let_go(&plan, &view.waiting);
+        self.make_room(&view, &plan, &scan).await?;
         drop(view);
         if !due.is_empty() {
             self.context.nudges.release.notify_one();
@@ -110,6 +112,7 @@ impl Engine {
             first_runs: &board.first_runs,
             alone_devices_max: context.settings.alone_devices_max,
             gpu_types: &context.settings.gpu_types,
+            room_asked: &board.room_asked,
             steadfast: &board.steadfast,
             restarts_by_consent: context.settings.restarts_by_consent,
             watched: &board.watched,

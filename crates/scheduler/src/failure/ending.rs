@@ -9,7 +9,7 @@ use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::report::{EndOrder, EndOutcome, EndResult, ToAgent};
 use pillion_core::{JobStart, NodeName, UnixTime};
-use pillion_store::{Decision, Event, Requeue, RequeueCause};
+use pillion_store::{Decision, Event, Requeue};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
@@ -23,12 +23,14 @@ const RESULTS_MAX: u32 = 2;
 
 impl Endings {
     /// Whether Slurm may be asked now to end the start of this requeue: it is held, or cannot be. Otherwise its agent was asked.
-    /// What an operator orders is done all the same; a guest that goes back for the sake of the others, or one that goes for its own, must not take them along.
-    pub(super) fn ready(&self, context: &Context, requeue: &Requeue, decisions: &[Decision]) -> Ready {
-        let is_ordered = match requeue.cause {
-            RequeueCause::SentBack | RequeueCause::Growing { .. } => false,
-            RequeueCause::Evicted | RequeueCause::Victim | RequeueCause::OutOfMemory { .. } => true,
-        };
+    /// `is_ordered`: it is done all the same. A guest that goes back for the sake of the others, or one that goes for its own, must not take them along.
+    pub(super) fn ready(
+        &self,
+        context: &Context,
+        requeue: &Requeue,
+        decisions: &[Decision],
+        is_ordered: bool,
+    ) -> Ready {
         let unheard = if is_ordered { Ready::Now } else { Ready::NotYet };
         let (start, now, mut state) = (requeue.start, context.now(), self.lock());
         match state.holds.get(&start) {

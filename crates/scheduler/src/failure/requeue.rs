@@ -1,11 +1,11 @@
 //! Carries out requeues that `Judge` decided (victims, and who ran out of device memory), evictions that an operator ordered, guests
-//! that `pace` sends back, and jobs that `trend` foretells to run out of memory: one `scontrol requeue`, and what became of it. Slurm
+//! that `pace` sends back, jobs that `trend` foretells to run out of memory, and guests that make room (`engine`): one `scontrol requeue`, and what became of it. Slurm
 //! itself refuses it for a job whose user asked for `--no-requeue`. Nothing is chosen here but when to leave it: a doubt leaves the job
 //! as it is.
 //!
 //! The job comes back with its old pin and the mark of its release, which nobody stands behind any more: `release` puts its
 //! own request back at once, and it runs alone (`Mark::undone`), or waits for a decision with more memory where it ran out of it
-//! or was about to (`Mark::again`). A job whose mark cannot be read would come back with the
+//! or was about to (`Mark::again`), and once more as a guest where it made room (`Mark::once_more`). A job whose mark cannot be read would come back with the
 //! pin for good, so it is not requeued.
 
 use crate::analysis::mebibytes;
@@ -76,7 +76,7 @@ impl Requeuer {
     async fn drive(&self, requeue: &Requeue, scan: &Scan, decisions: &[Decision]) -> Result<(), TickError> {
         let asked = self.lock().get(&requeue.start.job_id).cloned();
         match next(requeue, scan, decisions, asked.as_ref()) {
-            Next::Ask => match self.ready(requeue, decisions) {
+            Next::Ask => match self.ready(requeue, scan, decisions) {
                 Ready::Now => self.ask(requeue).await,
                 Ready::NotYet => Ok(()),
                 Ready::Never(why) => self.spare(requeue, &why).await,
@@ -87,12 +87,12 @@ impl Requeuer {
     }
 
     /// A tenant beside others stands still first, so that its clients can be ended before signals come.
-    fn ready(&self, requeue: &Requeue, decisions: &[Decision]) -> Ready {
+    fn ready(&self, requeue: &Requeue, scan: &Scan, decisions: &[Decision]) -> Ready {
         let context = &self.context;
         if !requeue.cause.ends_the_job() {
             return Ready::Now;
         }
-        context.endings.ready(context, requeue, decisions)
+        context.endings.ready(context, requeue, decisions, is_ordered(requeue, scan, decisions))
     }
 
     /// A guest whose end could harm those for whose sake it goes back stays. So would the next one: no more is begun that ends so.
@@ -179,13 +179,16 @@ fn next(
     };
     let is_as_it_was = match requeue.cause {
         RequeueCause::Victim | RequeueCause::OutOfMemory { .. } => matches!(job.state, JobState::Ended(_)),
-        RequeueCause::Evicted | RequeueCause::SentBack | RequeueCause::Growing { .. } => {
-            job.state != JobState::Pending
-        }
+        RequeueCause::Evicted
+        | RequeueCause::SentBack
+        | RequeueCause::MadeRoom
+        | RequeueCause::Growing { .. } => job.state != JobState::Pending,
     };
     if job.restart_count != requeue.start.restart_count || !is_as_it_was {
+        let is_guest = mark_of(job).is_some_and(|mark| mark.as_guest);
         let how = match requeue.cause.memory_bytes() {
             Some(memory_bytes) => format!("with at least {}", mebibytes(memory_bytes)),
+            None if is_guest => "as a guest, when nobody else needs a GPU".to_owned(),
             None => "alone".to_owned(),
         };
         let detail = format!("it is started again, {how}: {}", requeue.reason);
@@ -203,6 +206,9 @@ fn next(
         RequeueCause::OutOfMemory { .. } => obstacle_of_failed(job, scan).or_else(|| given_more(job)),
         RequeueCause::Evicted => obstacle_of_evicted(job, decisions),
         RequeueCause::SentBack => obstacle_of_sent_back(requeue, job, scan, decisions),
+        RequeueCause::MadeRoom => {
+            ended_before(job).or_else(|| too_late(requeue, scan)).or_else(|| overwritten(job))
+        }
         RequeueCause::Growing { .. } => obstacle_of_growing(requeue, job, scan),
     };
     if let Some(obstacle) = obstacle {
@@ -215,7 +221,10 @@ fn next(
 const fn which(cause: RequeueCause) -> Requeued {
     match cause {
         RequeueCause::Victim | RequeueCause::OutOfMemory { .. } => Requeued::Over,
-        RequeueCause::Evicted | RequeueCause::SentBack | RequeueCause::Growing { .. } => Requeued::Running,
+        RequeueCause::Evicted
+        | RequeueCause::SentBack
+        | RequeueCause::MadeRoom
+        | RequeueCause::Growing { .. } => Requeued::Running,
     }
 }
 
@@ -256,6 +265,17 @@ fn obstacle_of_sent_back(
     too_late(requeue, scan).or_else(|| obstacle_of_evicted(job, decisions))
 }
 
+/// Whether a job is ended also where that may harm its neighbours: by an operator's word, and where they are guests as it is, who go
+/// with it.
+pub(super) fn is_ordered(requeue: &Requeue, scan: &Scan, decisions: &[Decision]) -> bool {
+    match requeue.cause {
+        RequeueCause::SentBack | RequeueCause::Growing { .. } => false,
+        RequeueCause::Evicted | RequeueCause::Victim | RequeueCause::OutOfMemory { .. } => true,
+        RequeueCause::MadeRoom => neighbours(requeue.start, decisions)
+            .all(|start| scan.jobs.get(&start.job_id).and_then(mark_of).is_some_and(|mark| mark.as_guest)),
+    }
+}
+
 /// Why a job whose memory grows should go on after all.
 fn obstacle_of_growing(requeue: &Requeue, job: &Job, scan: &Scan) -> Option<String> {
     let lets_end = mark_of(job).is_some_and(|mark| mark.restart.lets_end());
@@ -290,13 +310,16 @@ pub(crate) fn comes_back_alone(job: &Job) -> bool {
 
 /// Whether somebody else is on a device of this start, or about to be.
 pub(crate) fn has_company(start: JobStart, decisions: &[Decision]) -> bool {
-    let Some(own) = decisions.iter().find(|decision| starts_there(decision).any(|there| there == start))
-    else {
-        return false;
-    };
-    let mut here =
-        decisions.iter().filter(|other| other.places().any(|place| own.places().any(|own| own == place)));
-    here.any(|decision| starts_there(decision).any(|there| there != start))
+    neighbours(start, decisions).next().is_some()
+}
+
+/// Who else is on a device of this start, or about to be.
+fn neighbours(start: JobStart, decisions: &[Decision]) -> impl Iterator<Item = JobStart> {
+    let own = decisions.iter().find(|decision| starts_there(decision).any(|there| there == start));
+    let here = own.into_iter().flat_map(move |own| {
+        decisions.iter().filter(|other| other.places().any(|place| own.places().any(|own| own == place)))
+    });
+    here.flat_map(starts_there).filter(move |there| *there != start)
 }
 
 /// The starts of this decision that are on its device, or about to be.

@@ -1,5 +1,6 @@
 //! Who of those on a device is the guest, and whether he may be sent back: pure. The guest is who joined last, for beside the
-//! others a promise was kept before he came; also where it is he himself who is slowed.
+//! others a promise was kept before he came; also where it is he himself who is slowed. But whoever was submitted as a guest goes
+//! before all others, and on anybody's word.
 
 use super::estimate::Ground;
 use pillion_core::UnixTime;
@@ -7,16 +8,16 @@ use pillion_pairing::Role;
 use pillion_store::{Decision, Member};
 use std::fmt;
 
-/// Who joined last; of those who were started together, one who was planned beside a host.
-pub(super) fn guest<'a>(tenants: &[(&Decision, &'a Member)]) -> Option<&'a Member> {
-    let order = |member: &Member| {
-        let started = member.started_at.map_or(0.0, UnixTime::seconds);
-        (started, member.plan.role == Role::Joiner, member.plan.start)
-    };
+/// Who was submitted as a guest, else who joined last; of those who were started together, one who was planned beside a host.
+pub(super) fn guest<'a>(
+    tenants: &[(&Decision, &'a Member)],
+    as_guest: impl Fn(&Member) -> bool,
+) -> Option<&'a Member> {
     let members = tenants.iter().map(|(_, member)| *member);
     members.max_by(|a, b| {
-        let (a, b) = (order(a), order(b));
-        a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2)))
+        let [began_a, began_b] = [a, b].map(|member| member.started_at.map_or(0.0, UnixTime::seconds));
+        let [came_a, came_b] = [a, b].map(|member| (member.plan.role == Role::Joiner, member.plan.start));
+        as_guest(a).cmp(&as_guest(b)).then(began_a.total_cmp(&began_b)).then(came_a.cmp(&came_b))
     })
 }
 
@@ -103,6 +104,8 @@ pub(super) struct Case {
     /// By what it is known.
     pub(super) ground: Ground,
     pub(super) word: Word,
+    /// It was submitted as a guest: its user agreed to whatever that costs it.
+    pub(super) as_guest: bool,
     /// Its mark is there by which its own request is put back.
     pub(super) comes_back: bool,
     pub(super) guest: Rest,
@@ -114,6 +117,9 @@ pub(super) struct Case {
 
 /// Why the guest stays; `None`: it may go, unless Slurm or the store know better.
 pub(super) fn stays(case: &Case) -> Option<Stays> {
+    if case.as_guest {
+        return (!case.comes_back).then_some(Stays::Overwritten);
+    }
     if case.ground == Ground::Activity {
         return Some(Stays::NoCounter);
     }
@@ -155,7 +161,7 @@ mod tests {
     fn guest_of(tenants: &[Member]) -> u32 {
         let decision = decision(&tenants[0]);
         let pairs: Vec<_> = tenants.iter().map(|member| (&decision, member)).collect();
-        guest(&pairs).unwrap().plan.start.job_id.id
+        guest(&pairs, |member| member.plan.start.job_id.id >= 100).unwrap().plan.start.job_id.id
     }
 
     #[test]
@@ -165,7 +171,13 @@ mod tests {
         let three =
             [tenant(1, Role::Host, NOW), tenant(3, Role::Joiner, NOW + 5), tenant(2, Role::Joiner, NOW + 9)];
         assert_eq!(guest_of(&three), 2);
-        assert!(guest(&[]).is_none());
+        let of_three = [
+            tenant(100, Role::Host, NOW),
+            tenant(3, Role::Joiner, NOW + 5),
+            tenant(2, Role::Joiner, NOW + 9),
+        ];
+        assert_eq!(guest_of(&of_three), 100, "it was submitted as one");
+        assert!(guest(&[], |_| true).is_none());
     }
 
     const REST: Rest = Rest {
@@ -177,6 +189,7 @@ mod tests {
     const CASE: Case = Case {
         ground: Ground::Counter,
         word: Word::Own,
+        as_guest: false,
         comes_back: true,
         guest: REST,
         slowed: REST,
@@ -192,6 +205,19 @@ mod tests {
             assert_eq!(stays(&Case { word, ..CASE }), None);
         }
         assert_eq!(stays(&Case { comes_back: false, ..CASE }), Some(Stays::Overwritten));
+    }
+
+    #[test]
+    fn who_was_submitted_as_a_guest_goes_on_anybodys_word_and_whatever_it_costs() {
+        let old = Rest { elapsed_seconds: 9_000.0, ..REST };
+        let case =
+            Case { as_guest: true, guest: old, word: Word::OfAnother, ground: Ground::Activity, ..CASE };
+        assert_eq!(stays(&case), None);
+        assert_eq!(
+            stays(&Case { comes_back: false, ..case }),
+            Some(Stays::Overwritten),
+            "it would not come back"
+        );
     }
 
     #[test]

@@ -11,6 +11,8 @@ const REASON: &str = "a promise was being broken on its GPU, and it had come las
 const REASON_OF_TRIAL: &str =
     "a trial: it was let in to see whether every promise is kept on its GPU, and one was not";
 
+const REASON_OF_GUEST: &str = "a promise was being broken on its GPU, and it is a guest";
+
 /// That a tenant is slower than it was promised.
 pub(super) fn breaking(
     start: JobStart,
@@ -33,18 +35,33 @@ pub(super) fn breaking(
     event(start, node, at, EventKind::PromiseBreaking, detail)
 }
 
+/// How somebody came to be where a promise is being broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CameAs {
+    /// After the others.
+    Joiner,
+    /// For a trial.
+    Trial,
+    /// It was submitted as a guest.
+    Guest,
+}
+
 /// The intent to start a guest again, and the event that tells of it.
-pub(super) fn sent_back(guest: &Member, node: &NodeName, at: UnixTime, is_trial: bool) -> (Requeue, Event) {
+pub(super) fn sent_back(guest: &Member, node: &NodeName, at: UnixTime, came: CameAs) -> (Requeue, Event) {
     let start = guest.plan.start;
-    let reason = if is_trial { REASON_OF_TRIAL } else { REASON };
+    let (reason, how) = match came {
+        CameAs::Joiner => (REASON, "alone"),
+        CameAs::Trial => (REASON_OF_TRIAL, "alone"),
+        CameAs::Guest => (REASON_OF_GUEST, "as a guest"),
+    };
     let requeue = Requeue {
-        cause: RequeueCause::SentBack,
+        cause: if came == CameAs::Guest { RequeueCause::MadeRoom } else { RequeueCause::SentBack },
         start,
         node: node.clone(),
         decided_at: at,
         reason: reason.to_owned(),
     };
-    let detail = format!("{reason}; it is to be ended and started again, alone");
+    let detail = format!("{reason}; it is to be ended and started again, {how}");
     (requeue, event(start, node, at, EventKind::SentBack, detail))
 }
 

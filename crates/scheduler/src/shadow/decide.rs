@@ -116,6 +116,7 @@ fn view_of(pool: &Pool, minds: &Minds<'_>, ground: &Ground<'_>) -> ClusterView {
         first_runs: &BTreeMap::new(),
         alone_devices_max: minds.alone_devices_max,
         gpu_types: &gpu_types,
+        room_asked: &BTreeMap::new(),
         steadfast: &BTreeSet::new(),
         watched: &BTreeMap::new(),
         restarts_by_consent: false,

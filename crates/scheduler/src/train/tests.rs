@@ -255,6 +255,7 @@ fn view() -> ClusterView {
         device_count: 1,
         node_count: 1,
         fallback: None,
+        as_guest: false,
         is_plain: false,
         cpus: 1,
         memory_mib: 1,

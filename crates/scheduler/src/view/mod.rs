@@ -24,12 +24,12 @@ use pillion_core::isolation::Isolation;
 use pillion_core::{GresType, NodeName, SlurmJobId};
 use pillion_pairing::mig::SliceBook;
 use pillion_pairing::{
-    AloneClaim, ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, SpeedEstimate, Tenant, WaitingJob,
-    known,
+    AloneClaim, ClusterView, DeviceView, FirstRun, GuestTenant, NodeView, ProfileBook, SpeedEstimate, Tenant,
+    WaitingJob, known,
 };
 use pillion_slurm::{Job, JobState, Node, NodeAvailability};
 use pillion_store::{Decision, Member};
-use request::{asked_gpu_type, promise};
+use request::{asked_gpu_type, promise, promise_of};
 use sources::active_members;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -212,7 +212,31 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, sources: Sou
         // Whoever's mark cannot be read any more wanted a wall, as far as anybody knows.
         isolation: job.and_then(mark_of).map_or(Isolation::Hard, |mark| mark.isolation),
         first_run: first_run(decision, member, book, sources).map(Box::new),
+        guest: guest(member, sources),
     }
+}
+
+/// So long a guest that was asked to make room may go on before it is taken for one that stays: Slurm would not end it.
+const LEAVING_SECONDS_MAX: f64 = 15.0;
+
+/// What becomes free when a tenant goes that was submitted as a guest; `None` where it is none, or did not go when it was to.
+fn guest(member: &Member, sources: Sources<'_>) -> Option<GuestTenant> {
+    let start = member.plan.start;
+    let job = sources.scan.jobs.get(&start.job_id)?;
+    mark_of(job).filter(|mark| mark.as_guest)?;
+    let asked_seconds = sources.room_asked.get(&start).map(|at| sources.scan.at.seconds_since(*at));
+    // Slurm has requeued it, and its decision does not know yet.
+    let is_gone = job.start() != start || matches!(job.state, JobState::Completing | JobState::Ended(_));
+    let is_leaving = is_gone || asked_seconds.is_some();
+    let stays = !is_gone
+        && job.state == JobState::Running
+        && asked_seconds.is_some_and(|ago| ago > LEAVING_SECONDS_MAX);
+    (!stays).then(|| GuestTenant {
+        cpus: cpus_of_one_node(job),
+        memory_mib: job.memory_mib,
+        started_at: member.started_at,
+        is_leaving,
+    })
 }
 
 /// What was seen so far of a tenant that was started with nothing known of its workload; `None` where it is known by now, or
@@ -276,7 +300,7 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         workload,
         submitted_at: job.submitted_at,
         starts_alone_at: job.eligible_at.unwrap_or(sources.scan.at),
-        slowdown_ratio_max: mark.slowdown_ratio_max.map_or(sources.policy.slowdown_ratio_max, promise),
+        slowdown_ratio_max: promise_of(mark, sources.policy),
         memory_bytes_declared: mark.memory_bytes(),
         may_run_out: sources.restarts_by_consent
             && mark.restart.is_given()
@@ -289,6 +313,7 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         device_count: u8::try_from(mark.device_count()).unwrap_or(u8::MAX),
         node_count: mark.node_count(),
         fallback: mark.fallback.clone(),
+        as_guest: mark.as_guest,
         is_plain: mark.plain,
         cpus: cpus_of_one_node(job),
         memory_mib: job.memory_mib,

@@ -3,10 +3,12 @@
 //! else's. So new names and wishes for a whole device take no pool from those who share it; where nobody else waits they
 //! cost nothing. Whether somebody could come beside a job is the planner's to say (`leaves_room`), not a number's.
 //!
+//! Whoever was submitted as a guest comes after all of them.
+//!
 //! Jobs of several devices, and those that did not ask for co-location, keep Slurm's order whatever they hold: they are shared by nobody,
 //! and are promised nothing but that.
 
-use super::request::{asked_gpu_type, gpu_type_names, promise};
+use super::request::{asked_gpu_type, gpu_type_names, promise, promise_of};
 use super::sources::{Sources, active_members};
 use crate::scan::{mark_of, workload_of};
 use pillion_core::isolation::Isolation;
@@ -18,8 +20,17 @@ use pillion_slurm::Job;
 use pillion_store::{Decision, Member, NewMember};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Puts guests behind the others.
+pub(super) fn ordered<'a>(jobs: Vec<&'a Job>, sources: Sources<'_>) -> Vec<&'a Job> {
+    let (guests, others): (Vec<_>, Vec<_>) =
+        jobs.into_iter().partition(|job| mark_of(job).is_some_and(|mark| mark.as_guest));
+    let mut all = within_budgets(others, sources);
+    all.append(&mut within_budgets(guests, sources));
+    all
+}
+
 /// Puts what is beyond its user's budget behind the others.
-pub(super) fn ordered<'a>(mut jobs: Vec<&'a Job>, sources: Sources<'_>) -> Vec<&'a Job> {
+fn within_budgets<'a>(mut jobs: Vec<&'a Job>, sources: Sources<'_>) -> Vec<&'a Job> {
     jobs.sort_by(|a, b| {
         let came_first = a.submitted_at.seconds().total_cmp(&b.submitted_at.seconds());
         b.priority.cmp(&a.priority).then(came_first).then(a.id.cmp(&b.id))
@@ -87,7 +98,9 @@ impl<'a> Known<'a> {
             let is_single = tenant_counts.get(&(&decision.node, decision.gres_types.first())) == Some(&1);
             // Of an instance the rest of the device is for others.
             let is_whole = decision.gres_types.only().is_none() || self.is_plain(plan.start.job_id);
-            if plan.sharing.mechanism().has_instances() || is_whole {
+            // A guest goes where somebody needs its device.
+            let is_guest = self.is_guest(plan.start.job_id);
+            if plan.sharing.mechanism().has_instances() || is_whole || is_guest {
                 continue;
             }
             if plan.role == Role::Alone || is_measured || (is_single && !self.may_be_joined(decision, plan)) {
@@ -118,6 +131,10 @@ impl<'a> Known<'a> {
         self.sources.scan.jobs.get(&id).and_then(mark_of).is_some_and(|mark| mark.plain)
     }
 
+    fn is_guest(&self, id: SlurmJobId) -> bool {
+        self.sources.scan.jobs.get(&id).and_then(mark_of).is_some_and(|mark| mark.as_guest)
+    }
+
     fn isolation_of(&self, id: SlurmJobId) -> Isolation {
         let mark = self.sources.scan.jobs.get(&id).and_then(mark_of);
         mark.map_or(Isolation::Shared, |mark| mark.isolation)
@@ -142,7 +159,7 @@ impl<'a> Known<'a> {
             let demands = Demands {
                 profile: self.profiles.get(&(&workload, model)).copied(),
                 memory_bytes_declared: mark.memory_bytes(),
-                slowdown_ratio_max: mark.slowdown_ratio_max.map_or(policy.slowdown_ratio_max, promise),
+                slowdown_ratio_max: promise_of(mark, policy),
                 isolation: if can_be_cut { Isolation::Shared } else { mark.isolation },
             };
             leaves_room(&demands, memory_bytes, policy)
@@ -225,6 +242,7 @@ mod tests {
             first_runs: &BTreeMap::new(),
             alone_devices_max: 2,
             gpu_types: &BTreeMap::new(),
+            room_asked: &BTreeMap::new(),
             steadfast: &std::collections::BTreeSet::new(),
             watched: &std::collections::BTreeMap::new(),
             restarts_by_consent: true,
@@ -290,6 +308,15 @@ mod tests {
         other.plan.uid = UserId(2);
         shared.members.push(other);
         assert_eq!(after(shared), within, "somebody is there");
+    }
+
+    #[test]
+    fn guests_come_after_everybody() {
+        const GUEST: Wish = |mark| mark.as_guest = true;
+        assert_eq!(order(&[(1, GUEST), (1, NONE), (2, GUEST), (2, NONE)], &[]), [2, 4, 1, 3]);
+        assert_eq!(order(&[(1, GUEST), (1, NONE)], &[]), [2, 1], "also after one's own");
+        let beyond = order(&[(2, GUEST), (1, EXACT), (1, EXACT), (1, EXACT), (2, NONE)], &[]);
+        assert_eq!(beyond, [2, 3, 5, 4, 1], "and after what is beyond a budget");
     }
 
     #[test]

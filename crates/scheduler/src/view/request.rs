@@ -1,6 +1,8 @@
 //! What jobs ask for, as plans take it: types of GPUs by their names, and slowdowns.
 
 use pillion_core::SlowdownRatio;
+use pillion_core::mark::Mark;
+use pillion_pairing::Policy;
 use std::collections::BTreeMap;
 
 /// Every name under which users may ask for a device model: its own, and those that the site gave it. The heartbeat tells
@@ -20,4 +22,13 @@ pub(super) fn asked_gpu_type(original_gres: &str) -> Option<String> {
 /// A promise as it was stored, in the range that promises have.
 pub(super) fn promise(ratio: f64) -> SlowdownRatio {
     SlowdownRatio::try_promise(ratio.clamp(1.0, SlowdownRatio::PROMISE_MAX)).expect("clamped into the range")
+}
+
+/// What a job is promised: what its user asked for, else the site's; nothing where he submitted it as a guest.
+pub(super) fn promise_of(mark: &Mark, policy: &Policy) -> SlowdownRatio {
+    match mark.slowdown_ratio_max {
+        Some(asked) => promise(asked),
+        None if mark.as_guest => promise(SlowdownRatio::PROMISE_MAX),
+        None => policy.slowdown_ratio_max,
+    }
 }

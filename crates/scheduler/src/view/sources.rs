@@ -58,6 +58,8 @@ pub struct Sources<'a> {
     pub first_runs: &'a BTreeMap<JobStart, Arc<FirstRunSeen>>,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
+    /// When guests were last asked to make room.
+    pub room_asked: &'a BTreeMap<JobStart, UnixTime>,
     /// Jobs that may not be started again.
     pub steadfast: &'a BTreeSet<JobStart>,
     /// Whether the site lets jobs be started again that ran out of device memory, where their users do.

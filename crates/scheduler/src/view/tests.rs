@@ -57,6 +57,7 @@ struct World {
     stopped: BTreeMap<NodeName, Violation>,
     amiss: Amiss,
     first_runs: BTreeMap<JobStart, Arc<FirstRunSeen>>,
+    room_asked: BTreeMap<JobStart, UnixTime>,
     steadfast: BTreeSet<JobStart>,
     watched: BTreeMap<Combination, Watched>,
 }
@@ -76,6 +77,7 @@ impl Default for World {
             stopped: BTreeMap::new(),
             amiss: Amiss::default(),
             first_runs: BTreeMap::new(),
+            room_asked: BTreeMap::new(),
             steadfast: BTreeSet::new(),
             watched: BTreeMap::new(),
         }
@@ -117,6 +119,7 @@ fn view_beside(world: World, agent: AgentState) -> ClusterView {
         first_runs: &world.first_runs,
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
+        room_asked: &world.room_asked,
         steadfast: &world.steadfast,
         watched: &world.watched,
         restarts_by_consent: true,
@@ -438,6 +441,43 @@ fn who_would_be_started_again_with_more_memory_may_run_out() {
     assert!(!may(with(&|mark| mark.restart = RestartConsent::No), &[]), "nobody asked for it");
     assert!(!may(with(&|mark| mark.again_lease_epoch = Some(NOW)), &[]), "it was once already");
     assert!(!may(with(&|_| {}), &[start]), "--no-requeue");
+}
+
+#[test]
+fn a_guest_is_one_that_goes_until_it_was_asked_and_did_not() {
+    let guest_seen = |state: JobState, asked: Option<u64>, as_guest: bool| {
+        let mut own = leased(job(state), NOW - 100);
+        if let Ok(Some(mark)) = &mut own.mark {
+            mark.as_guest = as_guest;
+        }
+        let room_asked = asked.map(|ago| (own.start(), at(NOW - ago))).into_iter().collect();
+        let decisions = vec![decision(&member(MemberState::Running))];
+        let view = view_of(World { jobs: vec![own], decisions, room_asked, ..World::default() });
+        let tenant = view.devices.iter().flat_map(|device| &device.tenants).next().unwrap().clone();
+        tenant.guest.map(|guest| guest.is_leaving)
+    };
+    let running = || JobState::Running;
+    assert_eq!(guest_seen(running(), None, true), Some(false));
+    assert_eq!(guest_seen(running(), None, false), None, "it is none");
+    assert_eq!(guest_seen(running(), Some(5), true), Some(true), "it is on its way");
+    assert_eq!(guest_seen(running(), Some(20), true), None, "Slurm would not, and another is asked");
+    assert_eq!(guest_seen(JobState::Completing, Some(20), true), Some(true), "it takes KillWait to go");
+    assert_eq!(guest_seen(JobState::Completing, None, true), Some(true), "its user cancelled it");
+}
+
+#[test]
+fn a_guest_is_promised_nothing_unless_its_user_asked() {
+    let promise = |slowdown_ratio_max, as_guest| {
+        let mut own = job(JobState::Pending);
+        if let Ok(Some(mark)) = &mut own.mark {
+            (mark.slowdown_ratio_max, mark.as_guest) = (slowdown_ratio_max, as_guest);
+        }
+        let waiting = &view_of(World { jobs: vec![own], ..World::default() }).waiting[0];
+        (waiting.slowdown_ratio_max.value(), waiting.as_guest)
+    };
+    assert_eq!(promise(None, true), (10.0, true));
+    assert_eq!(promise(Some(1.5), true), (1.5, true));
+    assert_eq!(promise(None, false), (1.25, false));
 }
 
 #[test]

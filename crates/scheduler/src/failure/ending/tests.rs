@@ -152,7 +152,9 @@ impl World {
 
     fn ready(&self, cause: RequeueCause) -> Ready {
         let active = Arc::clone(&self.context.board().active);
-        self.context.endings.ready(&self.context, &Requeue { cause, ..requeue() }, &active)
+        let is_ordered =
+            crate::failure::requeue::is_ordered(&Requeue { cause, ..requeue() }, &with(vec![]), &active);
+        self.context.endings.ready(&self.context, &Requeue { cause, ..requeue() }, &active, is_ordered)
     }
 
     fn is_ready(&self) -> bool {

@@ -148,6 +148,62 @@ fn a_guest_goes_back_while_it_runs_beside_others_and_the_ground_is_fresh() {
     assert_eq!(outcome(&next), Some(RequeueOutcome::Refused), "its neighbour is gone");
 }
 
+/// Of a job that was submitted as a guest.
+fn guest(state: JobState) -> Job {
+    let job = leased(job(state), NOW - 100);
+    let mark = job.mark.clone().unwrap().unwrap();
+    Job { mark: Ok(Some(pillion_core::mark::Mark { as_guest: true, ..mark })), ..job }
+}
+
+fn made_room(decided: u64) -> Requeue {
+    let reason = "somebody else needs its GPU".to_owned();
+    Requeue { cause: RequeueCause::MadeRoom, decided_at: at(decided), reason, ..requeue() }
+}
+
+fn next_of_guest(job: Option<Job>, decided: u64, asked: Option<(u64, Option<&str>)>) -> Next {
+    let asked = asked.map(|(epoch, refusal)| (at(epoch), refusal.map(str::to_owned)));
+    next(&made_room(decided), &scan(job, NodeAvailability::Up), &[], asked.as_ref())
+}
+
+/// Whoever acts between the intent and the requeue is heard here too.
+#[test]
+fn a_guest_makes_room_while_it_runs_and_the_ground_is_fresh() {
+    let running = || Some(guest(JobState::Running));
+    assert_eq!(which(RequeueCause::MadeRoom), Requeued::Running);
+    assert_eq!(next_of_guest(running(), NOW - 10, None), Next::Ask, "it need not be beside anybody");
+    assert_eq!(next_of_guest(running(), NOW - 10, Some((NOW - 1, None))), Next::Ask, "the call was lost");
+    assert_eq!(next_of_guest(running(), NOW + 1, None), Next::Wait, "the scan is older than the intent");
+    assert_eq!(next_of_guest(Some(guest(JobState::Completing)), NOW - 10, None), Next::Wait);
+    let refused =
+        |job, decided, asked| outcome(&next_of_guest(job, decided, asked)) == Some(RequeueOutcome::Refused);
+    assert!(refused(running(), NOW - 121, None), "nobody was there to do it");
+    assert!(refused(None, NOW - 10, None), "Slurm has forgotten it");
+    assert!(refused(running(), NOW - 10, Some((NOW - 1, Some("disabled")))), "an admin set Requeue=0");
+    for ending in [Ending::Cancelled, Ending::Completed, Ending::Failed, Ending::Timeout] {
+        assert!(refused(Some(guest(JobState::Ended(ending))), NOW - 10, None), "{ending:?}");
+    }
+    assert!(refused(Some(Job { mark: Ok(None), ..guest(JobState::Running) }), NOW - 10, None), "overwritten");
+    let again = Job { restart_count: 1, ..guest(JobState::Pending) };
+    let done = "it is started again, as a guest, when nobody else needs a GPU: somebody else needs its GPU";
+    assert_eq!(
+        next_of_guest(Some(again), NOW - 10, None),
+        Next::Settle(RequeueOutcome::Requeued, done.to_owned())
+    );
+}
+
+#[test]
+fn a_guest_must_not_take_those_along_who_stay() {
+    let with = |job: Job| {
+        let mut scan = scan(Some(guest(JobState::Running)), NodeAvailability::Up);
+        scan.jobs.insert(Job { id: pillion_core::SlurmJobId::plain(8), ..job });
+        is_ordered(&made_room(NOW), &scan, &beside(MemberState::Running))
+    };
+    assert!(with(guest(JobState::Running)), "its neighbour goes with it");
+    assert!(!with(leased(job(JobState::Running), NOW - 100)));
+    let alone = [decision(&member(MemberState::Running))];
+    assert!(is_ordered(&made_room(NOW), &scan(None, NodeAvailability::Up), &alone));
+}
+
 #[test]
 fn an_evicted_job_goes_on_where_there_is_no_ground_any_more() {
     let running = || leased(job(JobState::Running), NOW - 100);
