@@ -94,6 +94,7 @@ fn job(number: u32) -> anyhow::Result<WaitingJob> {
         device_count: 1,
         node_count: 1,
         fallback: None,
+        as_guest: false,
         is_plain: false,
         cpus: 4,
         memory_mib: 4096,

@@ -12,6 +12,7 @@ mod faults;
 mod fence;
 mod first_runs;
 mod gangs;
+mod guests;
 mod guides;
 mod harness;
 mod hooks;

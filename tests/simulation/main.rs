@@ -64,6 +64,8 @@ struct Lived {
     requeued_count: usize,
     /// Starts that were sent back for a promise.
     sent_back_count: usize,
+    /// Starts of guests that made room.
+    made_room_count: usize,
     /// How often the store forgot something.
     forgot_count: usize,
     /// The most starts that had instances on one node at once.
@@ -84,6 +86,7 @@ struct Tally {
     wide: u64,
     requeued: u64,
     sent_back: u64,
+    made_room: u64,
     forgotten: u64,
     failed: Vec<u64>,
 }
@@ -98,6 +101,7 @@ impl Tally {
                 self.wide += u64::from(lived.width_peak > 1);
                 self.requeued += lived.requeued_count as u64;
                 self.sent_back += lived.sent_back_count as u64;
+                self.made_room += lived.made_room_count as u64;
                 self.forgotten += lived.forgot_count as u64;
             }
             // At once: a run of hours may be ended before its end.
@@ -114,11 +118,11 @@ impl Tally {
 
 impl std::fmt::Display for Tally {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { seeds, sharing, crowded, wide, requeued, sent_back, forgotten, failed } = self;
+        let Self { seeds, sharing, crowded, wide, requeued, sent_back, made_room, forgotten, failed } = self;
         write!(
             out,
             "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {wide} with one that had several, {requeued} starts that died \
-             with their partner and were started again, {sent_back} that were sent back; the store forgot {forgotten} times; {} failed",
+             with their partner and were started again, {sent_back} that were sent back, {made_room} of guests that made room; the store forgot {forgotten} times; {} failed",
             failed.len()
         )
     }
@@ -142,6 +146,7 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
     let World {
         shared_starts, tenants_peak, width_peak, requeued_count, sent_back_count, walled_peak, ..
     } = world;
+    let made_room_count = world.made_room.len();
     let forgot_count = world.forgot_stored_at.len();
     let refused_count = world.nodes[0].instances.refused_count;
     let together_max = world.nodes[0].instances.together_max;
@@ -152,6 +157,7 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
             width_peak,
             requeued_count,
             sent_back_count,
+            made_room_count,
             forgot_count,
             walled_peak,
             refused_count,
@@ -203,13 +209,14 @@ fn cluster_sim() {
         tally.failed.len(),
         tally.seeds
     );
-    let Tally { seeds, sharing, crowded, wide, requeued, sent_back, forgotten, .. } = tally;
+    let Tally { seeds, sharing, crowded, wide, requeued, sent_back, made_room, forgotten, .. } = tally;
     let is_enough = sharing * 2 > seeds
         && crowded * 100 > seeds
         && wide * 2 > seeds
         && requeued * 10 > seeds
         && forgotten * 2 > seeds
-        && sent_back * 50 > seeds;
+        && sent_back * 50 > seeds
+        && made_room * 5 > seeds;
     assert!(is_enough, "a simulation in which hardly anybody shares, or dies of it, shows nothing");
 }
 

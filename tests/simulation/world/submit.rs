@@ -68,6 +68,8 @@ impl World {
         }
         // One that did not ask for co-location; where nobody waits, Slurm starts it by itself.
         mark.plain = self.rng.random_bool(0.12);
+        // And one that makes room for all others.
+        mark.as_guest = !is_wide && !mark.plain && self.rng.random_bool(0.2);
         let is_slurms = mark.plain && self.rng.random_bool(0.5);
         let bound = if is_slurms { 0 } else { BOUND_SECONDS };
         let mut begin = self.now + Duration::from_secs(bound);
