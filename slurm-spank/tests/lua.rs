@@ -70,6 +70,11 @@ fn plain() {
 }
 
 #[test]
+fn default() {
+    assert!(run_everywhere("default.lua", "").iter().all(|text| text.contains(" passed with Lua")));
+}
+
+#[test]
 fn fence() {
     assert!(run_everywhere("fence.lua", "").iter().all(|text| text.contains(" passed with Lua")));
 }
@@ -156,10 +161,11 @@ const VALUES: [&str; 47] = [
 /// Values around the edges of the grammar: pieces that are right, nearly right and wrong, put together at random.
 fn values() -> Vec<Vec<u8>> {
     let mut generator = Generator(20_261_121);
-    let mut all: Vec<Vec<u8>> = ["", "(null)", "yes", "no", ",", "=", "yes,no", "memory=8G,", "profile=a=b"]
-        .iter()
-        .map(|text| text.as_bytes().to_vec())
-        .collect();
+    let mut all: Vec<Vec<u8>> =
+        ["", "(null)", "yes", "no", "off", "on", ",", "=", "yes,no", "memory=8G,", "profile=a=b"]
+            .iter()
+            .map(|text| text.as_bytes().to_vec())
+            .collect();
     for length in [63, 64, 65, 240, 256, 257] {
         all.push(format!("profile={}", "p".repeat(length)).into_bytes());
         all.push(vec![b'x'; length]);

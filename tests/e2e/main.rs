@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod between;
+mod by_default;
 mod canary;
 mod canary_faults;
 mod changes;

@@ -37,9 +37,9 @@ pub use mistake::{ConfigError, Mistake};
 pub use read::{Part, mistakes, parse_agent, parse_scheduler, parts, read_agent};
 pub use rules::{is_loopback_host, scheduler_addresses};
 pub use scheduler::{
-    DatabaseConfig, EndsBy, FirstRuns, Isolation, ListenConfig, MetricsConfig, Objective, ObserveConfig,
-    OomRequeue, PlainJobs, PolicyConfig, PoolConfig, Scheduler, ShardsBy, SlurmConfig, TrainingConfig,
-    Trials, Users, Watch, WebConfig,
+    Colocate, DatabaseConfig, EndsBy, FirstRuns, Isolation, ListenConfig, MetricsConfig, Objective,
+    ObserveConfig, OomRequeue, PlainJobs, PolicyConfig, PoolConfig, Scheduler, ShardsBy, SlurmConfig,
+    TrainingConfig, Trials, Users, Watch, WebConfig,
 };
 pub use schema::{Key, Section, scheduler_sections};
 pub use show::{Origin, Setting, read_scheduler_in_force, show};
