@@ -77,7 +77,7 @@ pub struct PoolConfig {
     /// The same as pool.colocate for single partitions of the pool.
     #[schemars(
         with = "BTreeMap<String, String>",
-        extend("x-example" = { "night": "on" },
+        extend("x-example" = { "shared": "on" },
             "additionalProperties" = { "type": "string", "enum": ["asked", "on"] })
     )]
     pub colocate_partitions: BTreeMap<String, Colocate>,
