@@ -1,7 +1,7 @@
 //! Where the site has said yes for everybody in a partition, or a user for all his batch jobs: jobs that carry no option share, are
 //! told so, and one word keeps them from it.
 
-use crate::rides::{SOON, decisions, load, member_of, profile_count};
+use crate::rides::{KNOWN_SECONDS, SOON, decisions, load, member_of, profile_count};
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
 use pillion_tests::cluster::Submission;
@@ -45,10 +45,11 @@ fn mark(cluster: &Cluster, job: SlurmJobId) -> String {
 fn jobs_that_say_nothing_share_where_the_partition_says_so() {
     let cluster = start();
     let in_pool = ["-p", "shared", "--gres=gpu:1"];
-    let both = |seconds: u32| {
+    // The same scripts each time: by them their workloads are known.
+    let both = || {
         let begin = cluster.begin_together(3).unwrap();
         ["resnet50-infer", "bert-small-batch"].map(|name| {
-            let submission = submit(&cluster, &load(name, seconds), None, &[&in_pool[..], &["-J", name, &begin]].concat());
+            let submission = submit(&cluster, &load(name, KNOWN_SECONDS), None, &[&in_pool[..], &["-J", name, &begin]].concat());
             let way_out = "pillion: partition shared lets jobs share GPUs unless they say --colocate=no: waits for a GPU, of its own or shared;";
             assert!(submission.said.contains(way_out), "{}", submission.said);
             submission.job.unwrap()
@@ -60,9 +61,9 @@ fn jobs_that_say_nothing_share_where_the_partition_says_so() {
         }
         jobs
     };
-    ended(both(300));
+    ended(both());
     wait_until("two profiles", SOON, || Ok(profile_count(&cluster)? == 2)).unwrap();
-    let jobs = ended(both(600));
+    let jobs = ended(both());
     let all = decisions(&cluster);
     let groups = jobs.map(|job| member_of(&all, job, 0).unwrap().0["group_id"].as_u64());
     assert_eq!(groups[0], groups[1], "they were not paired: {all:#?}");

@@ -32,6 +32,7 @@ mod methods;
 mod metrics;
 mod module;
 mod mps_faults;
+mod neighbours;
 mod observe;
 mod operators;
 mod options;
