@@ -23,6 +23,7 @@ mod instance_deaths;
 mod instances;
 mod instances_shared;
 mod jobs;
+mod kept;
 mod killed;
 mod learning;
 mod leases;

@@ -80,8 +80,8 @@ impl ConnectError {
     /// Whether the answer stays the same until somebody changes something.
     pub fn needs_somebody(&self) -> bool {
         match self {
-            Self::NotResponding { .. } => false,
-            Self::Migrate(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => false,
+            Self::NotResponding { .. }
+            | Self::Migrate(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => false,
             Self::Url(_)
             | Self::Refused(_)
             | Self::Unverified(_)
