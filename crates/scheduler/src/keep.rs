@@ -13,6 +13,9 @@ use std::io::{BufReader, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+const IN_USE: &str =
+    "nothing was imported: a scheduler uses this database; stop it first (jobs start alone meanwhile)";
+
 /// Writes what was learnt into a file, whole or not at all, and says what it is. A scheduler may run meanwhile.
 ///
 /// # Errors
@@ -75,16 +78,18 @@ pub(crate) async fn import(config: &Scheduler, file: &Path) -> anyhow::Result<St
     // Before anything is started or connected to.
     let archive =
         Archive::read(BufReader::new(opened)).with_context(|| format!("cannot import {}", file.display()))?;
-    let (store, postgres, _) = open_store(config).await?;
+    let opened = open_store(config).await;
+    if opened.as_ref().is_err_and(is_in_use) {
+        bail!(IN_USE);
+    }
+    let (store, postgres, _) = opened?;
     let taken = store.take_in(&archive).await;
     store.close().await;
     if let Some(postgres) = postgres {
         postgres.stop().await;
     }
     let Some(taken) = taken.context("nothing was imported")? else {
-        bail!(
-            "nothing was imported: a scheduler uses this database; stop it first (jobs start alone meanwhile)"
-        );
+        bail!(IN_USE);
     };
     Ok(format!(
         "taken in: {} of {} profiles, {} of {} names of workloads, {} of {} observations; of the others as much or more is known here",

@@ -49,8 +49,8 @@ enum Action {
     /// Bring a database up to date whose tables belong to another role than the scheduler's, and let that one read and write them. Run
     /// it before the scheduler of a new release, as somebody who may act as the owner
     Migrate {
-        /// Such as postgres:///pillion?host=/run/postgresql. A password belongs into PGPASSFILE: a command line is seen by everybody
-        #[arg(long)]
+        /// Where it is, written as `database.url` is. A password belongs into PGPASSFILE: a command line is seen by everybody
+        #[arg(long, value_name = "URL")]
         database: String,
         /// To whom the tables belong
         #[arg(long, default_value = "pillion_owner")]
