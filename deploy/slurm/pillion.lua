@@ -795,8 +795,8 @@ local function wish_of(job)
   return value, "SBATCH_COLOCATE"
 end
 
--- Lets a job of a pool's partition in that did not ask for co-location, or did in vain. `wish`: what was said of it. Gives whether, and what
--- its user is told: what was understood; or perhaps what stands in the way.
+-- Lets a job of a pool's partition in that did not ask for co-location, or did in vain. `wish`: what was said of it. Gives whether, and
+-- what its user is told: what was understood; or perhaps what stands in the way.
 local function admit(job, part_list, names, pool, wish, beat, now)
   local why
   if not wish then

@@ -23,7 +23,7 @@ fn start() -> Cluster {
     cluster
 }
 
-/// `variable`: SBATCH_COLOCATE in the environment of sbatch.
+/// `variable`: `SBATCH_COLOCATE` in the environment of `sbatch`.
 fn submit(cluster: &Cluster, script: &str, variable: Option<&str>, more: &[&str]) -> Submission {
     let given = ["--parsable", "-c1", "--mem=100", "-t10"];
     let mut sbatch = cluster.program_as("alice", "sbatch").unwrap().args(given).args(more.iter().copied());

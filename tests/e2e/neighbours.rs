@@ -1,4 +1,4 @@
-//! What a site has besides us: jobstats, rules of its own in `job_submit.lua`, another SPANK plugin, Open OnDemand. Each does what it did,
+//! What a site has besides us: jobstats, rules of its own in `job_submit.lua`, another SPANK plugin, Open `OnDemand`. Each does what it did,
 //! and so do we.
 
 use crate::leases::{wait_for_member, wait_until_settled};
@@ -148,7 +148,7 @@ fn another_plugin_in_one_plugstack_does_what_it_did() {
     }
 }
 
-/// What Open OnDemand's batch connect does (ood_core, its adapter for Slurm): the script on standard input, an environment of its own that
+/// What Open `OnDemand`'s batch connect does (`ood_core`, its adapter for Slurm): the script on standard input, an environment of its own that
 /// the job does not get, options that the app's form adds.
 #[test]
 fn a_session_of_open_ondemand_shares_and_is_told_where_it_runs() {
