@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 31] = [
+const ARROWS: [(&str, &[&str]); 32] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-doors", &[]),
@@ -94,6 +94,7 @@ const ARROWS: [(&str, &[&str]); 31] = [
         ],
     ),
     ("pillion-nvml-double", &["pillion-core", "pillion-device"]),
+    ("pillion-spank-neighbour", &[]),
     ("pillion-gpu-checks", &["pillion-core", "pillion-device", "pillion-agent", "pillion-pairing"]),
     ("pillion-double-level-zero", &["pillion-core", "pillion-device", "level-zero-sys"]),
     ("pillion-test-kit", &["pillion-core"]),

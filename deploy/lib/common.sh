@@ -157,7 +157,7 @@ fetch_packages() {
 # Packages that only the tests run. Left out by name, so that what is built for the demo has the features that it has in the
 # tests, and is not built again there.
 # shellcheck disable=SC2034 # for the demo
-ONLY_FOR_TESTS=(pillion-nvml-double pillion-mps-double pillion-double-level-zero pillion-exporter-double pillion-gpu-checks)
+ONLY_FOR_TESTS=(pillion-spank-neighbour pillion-nvml-double pillion-mps-double pillion-double-level-zero pillion-exporter-double pillion-gpu-checks)
 
 # build_programs [OPTION...]: every program and library of ours, and pillion-testbed among them; sets PILLION_PROGRAMS.
 build_programs() {

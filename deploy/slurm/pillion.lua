@@ -4,7 +4,8 @@
 -- with --colocate into one that waits in a pool partition for a decision, and keeps everybody but the scheduler away from
 -- shards. It runs under slurmctld's locks: no network, no program is run, one small local file is read, and every loop is
 -- bounded. What is not provably one GPU, or so many GPUs of each of so many nodes, in a batch job is left as its user wrote it,
--- with one line why. A job that names a pool partition without --colocate is refused, or has whole GPUs there (`pool.plain_jobs`).
+-- with one line why. A job that names a pool partition without --colocate is refused, or has whole GPUs there (`pool.plain_jobs`),
+-- or counts as one that has said it (`pool.colocate`).
 --
 -- Lua 5.1 to 5.4: Debian builds Slurm with 5.1, Red Hat with 5.4. So: no integers, no bit operators, no string.unpack;
 -- whole numbers are printed by "%.0f". Formats shared with Rust: crates/core/src/{option,mark,heartbeat}.rs.
@@ -33,6 +34,7 @@ local GPUS_MAX = 64 -- of one node: DEVICES_MAX of crates/core/src/gres_types.rs
 local PREAMBLE_LENGTH_MAX = 256 * 1024 -- where #SBATCH lines are looked for
 local OPTION_PREFIX = "_SLURM_SPANK_OPTION_pillion_colocate="
 local DEADLINE_HINT = "PILLION_DEADLINE=" -- set by our plugin in sbatch: lua is not shown --deadline
+local VARIABLE_HINT = "PILLION_SBATCH_COLOCATE=" -- the same of SBATCH_COLOCATE in its environment
 local TRES_FIELDS = {
   "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "cpus_per_tres", "mem_per_tres", "tres_bind",
 }
@@ -135,7 +137,7 @@ end
 -- isolation = text, restart = text, guest = bool}, or nil and a sentence that says what is allowed.
 function M.parse_option(text)
   if text == "" or text == "(null)" or text == "yes" then return { share = true } end
-  if text == "no" then return { share = false } end
+  if text == "no" or text == "off" then return { share = false } end
   if #text > OPTION_LENGTH_MAX then
     return nil, string.format("--colocate: the value is %d bytes long; at most 256 are allowed", #text)
   end
@@ -199,6 +201,7 @@ local function parse_pool(line)
     gpu_types = split(types, ","),
     shapes = {}, -- the devices of its nodes, each list once
     waiting = nil, -- how many jobs wait there; nil where a job that does not ask for co-location is refused
+    shares = false, -- whether a job that says nothing counts as one that asks for co-location
   }
 end
 
@@ -228,6 +231,8 @@ function M.read_heartbeat()
     local shaped, admitting = pool_of(beat, partition), pool_of(beat, admits)
     if shaped then shaped.shapes[#shaped.shapes + 1] = split(shape, ",") end
     if admitting then admitting.waiting = tonumber(waiting) end
+    local sharing = pool_of(beat, string.match(line, "^colocate=(%S+) on$"))
+    if sharing then sharing.shares = true end
   end
   return beat
 end
@@ -516,10 +521,10 @@ local function why_too_small(job, gpu, size, pool, part)
   return nil
 end
 
--- The first pool that admits the job and could run it.
-local function choose_pool(job, gpu, size, limit, beat, part_list)
+-- The first of these pools that admits the job and could run it.
+local function choose_pool(job, gpu, size, limit, pools, part_list)
   local reason = "there is no pool"
-  for _, pool in ipairs(beat.pools) do
+  for _, pool in ipairs(pools) do
     local part = part_list[pool.partition]
     local why = "is not open to you"
     if part then
@@ -672,8 +677,8 @@ local function send(job, pool, gpu, size, limit, option, begin)
   return nil
 end
 
--- Sends a job into a pool to wait there. Gives true and what was understood, or false and why it was left alone.
-local function manage(job, part_list, option, beat, now)
+-- Sends a job into one of these pools to wait there. Gives true and what was understood, or false and why it was left alone.
+local function manage(job, part_list, option, pools, beat, now)
   local idle = why_idle(beat, now)
   if idle then return false, idle end
   if given(job.het_job_offset) then return false, "it is part of a heterogeneous job" end
@@ -699,7 +704,7 @@ local function manage(job, part_list, option, beat, now)
   end
   local limit = time_limit(job, names, part_list)
   if not limit then return false, "its time limit depends on its partition; write --time" end
-  local pool, no_pool = choose_pool(job, gpu, size, limit, beat, part_list)
+  local pool, no_pool = choose_pool(job, gpu, size, limit, pools, part_list)
   if not pool then return false, no_pool end
   local begin = math.max(job.begin_time or 0, now + beat.bound)
   local sentence = understood(option, beat, gpu.count, nodes, begin, now)
@@ -758,6 +763,21 @@ local function admit_plain(job, part_list, names, pool, beat, now)
   return not why, why
 end
 
+-- Counts a job that names a pool and says nothing of co-location as one that asked for it there, where the site wants that. Only for what
+-- can come of it: jobs of several GPUs share with nobody, so they are left to `admit_plain` where that takes them. Nobody is moved to
+-- a partition that he did not name. Gives true and what was understood; or false, and why not where it was tried.
+local function share_by_default(job, part_list, names, pool, beat, now)
+  if not pool.shares then return false end
+  if #names > 1 then return false, "it names other partitions besides" end
+  if job.script and has_step_of_gpus(job.script) then
+    return false, "a step in its script asks for GPUs; write plain srun, which has all GPUs of the job"
+  end
+  local gpu = find_gpu(job)
+  local may_share = gpu and gpu.count == 1 and node_count(job) == 1
+  if pool.waiting and not may_share then return false end
+  return manage(job, part_list, { share = true }, { pool }, beat, now)
+end
+
 -- Guards -------------------------------------------------------------------------------------------------------------
 
 -- Whether any TRES field names shards, in whatever way it is written.
@@ -788,6 +808,34 @@ end
 
 -- Submit -------------------------------------------------------------------------------------------------------------
 
+-- What is said of co-location for this job, and where: its option; or SBATCH_COLOCATE, which is for batch jobs with GPUs that carry no
+-- option of their own. nil for nothing.
+local function wish_of(job)
+  local value = spank_value(job, OPTION_PREFIX)
+  if value then return value, "--colocate" end
+  value = job.script and text_of(spank_value(job, VARIABLE_HINT))
+  if not value then return nil end
+  local ok, _, _, is_without = pcall(find_gpu, job)
+  if not ok or is_without then return nil end
+  return value, "SBATCH_COLOCATE"
+end
+
+-- Lets a job of a pool's partition in that did not ask for co-location, or did in vain. `wish`: what was said of it. Gives whether, and
+-- what its user is told: what was understood; or perhaps what stands in the way.
+local function admit(job, part_list, names, pool, wish, beat, now)
+  local why
+  if not wish then
+    local ok, shared, sentence = pcall(share_by_default, job, part_list, names, pool, beat, now)
+    if ok and shared then
+      return true, "partition " .. pool.partition .. " lets jobs share GPUs unless they say --colocate=no: " .. sentence
+    end
+    if not ok then slurm.log_error("%s", "pillion.lua: " .. tostring(shared)) end
+    why = ok and not pool.waiting and sentence or nil
+  end
+  local admitted, reason = admit_plain(job, part_list, names, pool, beat, now)
+  return admitted, reason or why
+end
+
 -- For slurm_job_submit. Gives slurm.SUCCESS, or slurm.ERROR having told the user why.
 function M.submit(job, part_list, uid)
   local trusted = is_trusted(uid)
@@ -797,18 +845,18 @@ function M.submit(job, part_list, uid)
     return slurm.ERROR
   end
   local beat = M.read_heartbeat()
-  local value = spank_value(job, OPTION_PREFIX)
+  local value, source = wish_of(job)
   if value then
     local option, invalid = M.parse_option(value)
     if not option then
       note("submission refused", uid, "option")
-      say("not submitted: " .. invalid)
+      say("not submitted: " .. string.gsub(invalid, "^%-%-colocate", source))
       return slurm.ERROR
     end
     if option.share then
-      local ok, managed, reason = pcall(manage, job, part_list, option, beat, os.time())
+      local ok, managed, reason = pcall(manage, job, part_list, option, beat and beat.pools, beat, os.time())
       if ok and managed then
-        say(reason)
+        say((source == "--colocate" and "" or "by " .. source .. ", ") .. reason)
         return slurm.SUCCESS
       end
       if not ok then
@@ -816,7 +864,8 @@ function M.submit(job, part_list, uid)
         reason = "something failed inside Pillion"
       end
       note("submission left alone", uid, reason)
-      say("this job is left as you wrote it and shares no GPU: " .. reason)
+      say("this job is left as you wrote it and shares no GPU" .. (source == "--colocate" and "" or ", whatever " .. source .. " says")
+        .. ": " .. reason)
     end
   end
   local names = named_partitions(job.partition, part_list)
@@ -824,8 +873,11 @@ function M.submit(job, part_list, uid)
   if not name or trusted then return slurm.SUCCESS end
   local pool, why = pool_of(beat, name), nil
   if pool then
-    local ok, admitted, reason = pcall(admit_plain, job, part_list, names, pool, beat, os.time())
-    if ok and admitted then return slurm.SUCCESS end
+    local ok, admitted, reason = pcall(admit, job, part_list, names, pool, value, beat, os.time())
+    if ok and admitted then
+      if reason then say(reason) end
+      return slurm.SUCCESS
+    end
     if not ok then slurm.log_error("%s", "pillion.lua: " .. tostring(admitted)) end
     why = ok and reason or not ok and "something failed inside Pillion" or nil
   end
@@ -1019,7 +1071,7 @@ local function modify_for_user(job, rec, part_list, uid)
   if failure then
     note("change refused", uid, "failed")
     slurm.log_error("%s", "pillion.lua: a job could not leave the pool: " .. tostring(failure))
-    say("not changed: this job waits for a shared GPU; cancel it and submit it again without --colocate")
+    say("not changed: this job waits for a shared GPU; cancel it and submit it again with --colocate=no")
     return slurm.ERROR
   end
   -- Before Slurm has looked at the change.

@@ -378,18 +378,19 @@ complete -c pillion -n "__fish_pillion_using_subcommand setup" -s P -l parsable2
 complete -c pillion -n "__fish_pillion_using_subcommand setup" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand setup" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c pillion -n "__fish_pillion_using_subcommand setup" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
-complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
-complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
-complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -l json -d 'Print one JSON object'
-complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
-complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -s n -l noheader -d 'Print no column names'
-complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -s h -l help -d 'Print help'
-complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -f -a "check" -d 'Reads the file as each program does, and says what is wrong: file, line, key and what is allowed'
-complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -f -a "show" -d 'What is in force, and whether the file, the environment or a default says so'
-complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -f -a "example" -d 'Prints a commented file with every setting and its default'
-complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show migrate example help" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show migrate example help" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show migrate example help" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show migrate example help" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show migrate example help" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show migrate example help" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show migrate example help" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show migrate example help" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show migrate example help" -f -a "check" -d 'Reads the file as each program does, and says what is wrong: file, line, key and what is allowed'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show migrate example help" -f -a "show" -d 'What is in force, and whether the file, the environment or a default says so'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show migrate example help" -f -a "migrate" -d 'Shows what is to be changed in a file of an earlier release, as a difference that patch takes; changes nothing'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show migrate example help" -f -a "example" -d 'Prints a commented file with every setting and its default'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show migrate example help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
@@ -406,6 +407,14 @@ complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from migrate" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from migrate" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from migrate" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from migrate" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from migrate" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from migrate" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from migrate" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from migrate" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
@@ -416,6 +425,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "check" -d 'Reads the file as each program does, and says what is wrong: file, line, key and what is allowed'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "show" -d 'What is in force, and whether the file, the environment or a default says so'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "migrate" -d 'Shows what is to be changed in a file of an earlier release, as a difference that patch takes; changes nothing'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "example" -d 'Prints a commented file with every setting and its default'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pillion -n "__fish_pillion_using_subcommand keygen" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
@@ -602,5 +612,6 @@ complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_su
 complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from snapshot" -f -a "save" -d 'Writes the live view to a file'
 complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Reads the file as each program does, and says what is wrong: file, line, key and what is allowed'
 complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'What is in force, and whether the file, the environment or a default says so'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "migrate" -d 'Shows what is to be changed in a file of an earlier release, as a difference that patch takes; changes nothing'
 complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "example" -d 'Prints a commented file with every setting and its default'
 complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from shadow" -f -a "report" -d 'What would have been decided in a stretch of time: who would have shared, whether they fit, what it would have saved and risked'

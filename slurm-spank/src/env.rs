@@ -35,8 +35,13 @@ pub(crate) const TRES_PER_TASK: &str = "SLURM_TRES_PER_TASK";
 pub(crate) const HANDED_ON_OPTION: &str = "SLURM_SPANK__SLURM_SPANK_OPTION_pillion_colocate";
 /// How `sbatch` tells `pillion.lua` of a `--deadline`, which Slurm does not show to lua.
 pub(crate) const DEADLINE_HINT: &str = "PILLION_DEADLINE";
-/// As the job would find it, and an sbatch inside it hand it on.
-pub(crate) const HANDED_ON_DEADLINE: &str = "SLURM_SPANK_PILLION_DEADLINE";
+/// By which a user, or his site, says once for all his batch jobs what `--colocate` says of one.
+pub(crate) const VARIABLE: &str = "SBATCH_COLOCATE";
+/// How `sbatch` tells `pillion.lua` of it.
+pub(crate) const VARIABLE_HINT: &str = "PILLION_SBATCH_COLOCATE";
+/// The hints as the job would find them, and an sbatch inside it hand them on.
+pub(crate) const HANDED_ON_HINTS: [&str; 2] =
+    ["SLURM_SPANK_PILLION_DEADLINE", "SLURM_SPANK_PILLION_SBATCH_COLOCATE"];
 
 /// The container programs that take binds from the environment, by the prefix of their variables. Apptainer reads
 /// Singularity's where its own are not set.
@@ -195,6 +200,13 @@ pub fn is_variable_name(name: &str) -> bool {
 /// A value that may be set in a job's environment: bounded, on one line.
 pub fn is_variable_value(value: &str) -> bool {
     value.len() <= VALUE_LENGTH_MAX && !value.chars().any(char::is_control)
+}
+
+/// A value of [`VARIABLE`] as it is told to `pillion.lua`, which reads it: no longer than what it refuses for its length. `None`: none.
+pub fn variable_hint(value: Option<String>) -> Option<String> {
+    value
+        .filter(|value| !value.is_empty())
+        .map(|value| value.chars().take(option::OPTION_LENGTH_MAX + 1).collect())
 }
 
 /// Text for a log line: bounded, on one line, ASCII.

@@ -8,7 +8,7 @@
 
 use crate::agent_client::Connection;
 use crate::env::{
-    self, HANDED_ON_DEADLINE, HANDED_ON_OPTION, PluginArguments, STALE_REQUESTS, TRES_PER_TASK, VARIABLES_MAX,
+    self, HANDED_ON_HINTS, HANDED_ON_OPTION, PluginArguments, STALE_REQUESTS, TRES_PER_TASK, VARIABLES_MAX,
 };
 use crate::ffi::unix;
 use crate::spank::{Context, Item, Level, Spank};
@@ -41,6 +41,11 @@ pub fn init(spank: &mut impl Spank, arguments: &[&str]) {
     }
     if context == Context::Allocator && env::names_deadline(&spank.process_arguments()) {
         spank.tell_controller(env::DEADLINE_HINT, "1");
+    }
+    if context == Context::Allocator
+        && let Some(value) = env::variable_hint(spank.process_variable(env::VARIABLE))
+    {
+        spank.tell_controller(env::VARIABLE_HINT, &value);
     }
     if context == Context::Remote {
         for complaint in PluginArguments::parse(arguments.iter().copied()).1 {
@@ -87,7 +92,9 @@ pub fn task_init_privileged(spank: &mut impl Spank, arguments: &[&str]) -> Optio
 /// plain `srun` goes, where Slurm gave it shards for the GPUs that its user asked for: one that did not ask for co-location.
 pub fn task_init(spank: &mut impl Spank, recognised: Option<Recognised>) {
     // What `pillion.lua` was told at the submission is none of the job's, whosever it is.
-    spank.unsetenv(HANDED_ON_DEADLINE);
+    for name in HANDED_ON_HINTS {
+        spank.unsetenv(name);
+    }
     // Only a job that holds shards had its GPU request rewritten; one that was left alone keeps what its user wrote.
     if spank.getenv("SLURM_SHARDS_ON_NODE").is_some() {
         drop_stale_requests(spank);

@@ -233,7 +233,9 @@ fn a_job_that_has_shards_and_is_not_ours_keeps_all_but_what_breaks_srun() {
     let mut expected = spank.job.clone();
     expected.remove("SLURM_GPUS");
     // As `sbatch --deadline` leaves it there.
-    spank.job.insert("SLURM_SPANK_PILLION_DEADLINE".to_owned(), "1".to_owned());
+    for hint in ["DEADLINE", "SBATCH_COLOCATE"] {
+        spank.job.insert(format!("SLURM_SPANK_PILLION_{hint}"), "1".to_owned());
+    }
     assert!(!run_task(&mut spank, &[], &[]));
     assert_eq!((spank.job, spank.log), (expected, Vec::new()));
 }
@@ -415,6 +417,29 @@ fn sbatch_reports_a_deadline_that_lua_cannot_see() {
         let mut spank = FakeSpank { context: Context::Allocator, arguments, ..FakeSpank::task() };
         init(&mut spank, &[]);
         assert_eq!(spank.reported, vec!["PILLION_DEADLINE=1"; count]);
+    }
+}
+
+#[test]
+fn sbatch_tells_of_the_variable_that_stands_for_the_option() {
+    let long = "x".repeat(60_000);
+    for (value, told) in [
+        (None, None),
+        (Some(""), None),
+        (Some("no"), Some("no".to_owned())),
+        (Some("memory=8G"), Some("memory=8G".to_owned())),
+        (Some(&*long), Some("x".repeat(257))),
+    ] {
+        for context in [Context::Allocator, Context::Local, Context::Remote] {
+            let mut spank = FakeSpank { context, ..FakeSpank::task() };
+            spank.process =
+                value.map(|value| ("SBATCH_COLOCATE".to_owned(), value.to_owned())).into_iter().collect();
+            init(&mut spank, &[]);
+            let expected = told.as_ref().filter(|_| context == Context::Allocator);
+            let expected: Vec<String> =
+                expected.map(|told| format!("PILLION_SBATCH_COLOCATE={told}")).into_iter().collect();
+            assert_eq!(spank.reported, expected, "{value:?} in {context:?}");
+        }
     }
 }
 

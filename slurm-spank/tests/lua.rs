@@ -70,6 +70,11 @@ fn plain() {
 }
 
 #[test]
+fn default() {
+    assert!(run_everywhere("default.lua", "").iter().all(|text| text.contains(" passed with Lua")));
+}
+
+#[test]
 fn fence() {
     assert!(run_everywhere("fence.lua", "").iter().all(|text| text.contains(" passed with Lua")));
 }
@@ -162,6 +167,8 @@ fn values() -> Vec<Vec<u8>> {
         "(null)",
         "yes",
         "no",
+        "off",
+        "on",
         ",",
         "=",
         "yes,no",

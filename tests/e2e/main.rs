@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod between;
+mod by_default;
 mod canary;
 mod canary_faults;
 mod changes;
@@ -23,6 +24,7 @@ mod instance_deaths;
 mod instances;
 mod instances_shared;
 mod jobs;
+mod kept;
 mod killed;
 mod learning;
 mod leases;
@@ -32,6 +34,7 @@ mod methods;
 mod metrics;
 mod module;
 mod mps_faults;
+mod neighbours;
 mod observe;
 mod operators;
 mod options;

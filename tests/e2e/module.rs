@@ -30,6 +30,7 @@ pub(crate) fn beat(cluster: &Cluster) {
         gpu_types: Vec::new(),
         shapes: Vec::new(),
         plain_behind: None,
+        shares_by_default: false,
     };
     let beat = Heartbeat {
         epoch: SystemClock.now().epoch(),

@@ -1,6 +1,7 @@
 //! Which devices the node has, as its driver tells it and as Slurm calls them, and why it has none. Keeps nothing.
 
-use crate::config::{Config, mig_policy};
+use crate::closed;
+use crate::config::{BackendKind, Config, mig_policy};
 use crate::mechanism::mig::announce::Announcer;
 use crate::mechanism::mig::record;
 use crate::node::Inventory;
@@ -20,6 +21,8 @@ const DRIVER_PAUSE: Duration = Duration::from_millis(500);
 
 /// What the site says of its devices, beside what their driver does.
 pub struct Site {
+    /// Whose devices they are.
+    pub backend: BackendKind,
     /// What Slurm calls each device; absent where it is called as its backend calls it.
     pub gres_type: Box<dyn Fn(u32) -> Option<GresType> + Send>,
     /// What is told of devices that are cut.
@@ -33,8 +36,8 @@ pub fn site(config: &Config, boot_id: &str) -> Site {
         record: record::path(&config.state_directory),
         boot_id: boot_id.to_owned(),
     };
-    let config = config.clone();
-    Site { gres_type: Box::new(move |index| config.gres_type(index)), instances }
+    let (backend, config) = (config.backend, config.clone());
+    Site { backend, gres_type: Box::new(move |index| config.gres_type(index)), instances }
 }
 
 /// Asks the driver which devices there are.
@@ -60,7 +63,8 @@ pub async fn first(backend: &mut dyn Backend, site: &Site, stop: &CancellationTo
         let is_worth_waiting = found.as_ref().is_err_and(DeviceError::is_transient);
         if !is_worth_waiting || Instant::now() >= until {
             let devices = found.as_ref().map(Vec::as_slice).unwrap_or_default();
-            let fault = devices.is_empty().then(|| fault(found.as_ref().err()));
+            let fault =
+                devices.is_empty().then(|| fault(found.as_ref().err(), closed::sentence(site.backend)));
             return Some(Inventory { devices: devices.into(), fault });
         }
         tokio::select! {
@@ -70,10 +74,14 @@ pub async fn first(backend: &mut dyn Backend, site: &Site, stop: &CancellationTo
     }
 }
 
-/// Why there is no device.
-pub fn fault(error: Option<&DeviceError>) -> SetupFault {
+/// Why there is no device. `closed`: what keeps us from them by ourselves.
+pub fn fault(error: Option<&DeviceError>, closed: Option<String>) -> SetupFault {
     let why = error.map_or_else(|| "its driver shows none".to_owned(), |error| pillion_core::report(error));
-    SetupFault { kind: SetupFaultKind::NoDevices, detail: format!("no device can be shared here: {why}") }
+    let closed = closed.map(|sentence| format!("; {sentence}")).unwrap_or_default();
+    SetupFault {
+        kind: SetupFaultKind::NoDevices,
+        detail: format!("no device can be shared here: {why}{closed}"),
+    }
 }
 
 /// Those that nobody knows yet. A device keeps its index and its name for as long as we run.
@@ -118,10 +126,13 @@ mod tests {
 
     #[test]
     fn why_there_is_none_is_told() {
-        assert_eq!(fault(None).detail, "no device can be shared here: its driver shows none");
+        assert_eq!(fault(None, None).detail, "no device can be shared here: its driver shows none");
         let error = DeviceError::NoLibrary { library: "libx.so".into(), reason: "no such file".into() };
-        let SetupFault { kind, detail } = fault(Some(&error));
+        let SetupFault { kind, detail } = fault(Some(&error), Some("the unit is shut".to_owned()));
         assert_eq!(kind, SetupFaultKind::NoDevices);
-        assert_eq!(detail, "no device can be shared here: libx.so cannot be loaded: no such file");
+        assert_eq!(
+            detail,
+            "no device can be shared here: libx.so cannot be loaded: no such file; the unit is shut"
+        );
     }
 }

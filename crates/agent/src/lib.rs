@@ -20,6 +20,7 @@ mod backend;
 pub mod backoff;
 pub mod begun;
 pub mod cleanup;
+mod closed;
 pub mod config;
 pub mod devices;
 pub mod disk;

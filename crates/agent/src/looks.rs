@@ -26,7 +26,8 @@ pub(crate) fn for_devices(
     let known = node.devices();
     let found = inventory::ask(backend, site);
     let new = inventory::unknown(&known, found.as_ref().map(Vec::as_slice).unwrap_or_default());
-    let fault = (known.is_empty() && new.is_empty()).then(|| inventory::fault(found.as_ref().err()));
+    let fault = (known.is_empty() && new.is_empty())
+        .then(|| inventory::fault(found.as_ref().err(), crate::closed::sentence(site.backend)));
     backoff.asked(Instant::now(), !new.is_empty(), !known.is_empty() || !new.is_empty());
     let reported = inventory::with(&known, &new, fault);
     if !node.set_inventory(reported.clone()) {

@@ -353,6 +353,11 @@ pub enum ConfigAction {
         /// The file [default: that of --config, else /etc/pillion/pillion.toml]
         file: Option<PathBuf>,
     },
+    /// Shows what is to be changed in a file of an earlier release, as a difference that patch takes; changes nothing
+    Migrate {
+        /// The file [default: that of --config, else /etc/pillion/pillion.toml]
+        file: Option<PathBuf>,
+    },
     /// Prints a commented file with every setting and its default
     Example,
 }

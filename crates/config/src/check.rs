@@ -1,17 +1,11 @@
 //! Holds a table of the file against a schema: every mistake, not only the first.
 
 use crate::mistake::Mistake;
+use crate::replaced::REPLACED;
 use crate::rules::{allowed, holds};
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-
-/// Settings of earlier releases, and what does their work now.
-const REPLACED: [(&str, &str); 1] = [(
-    "listen.tcp_is_operator",
-    "there is no setting listen.tcp_is_operator any more: whoever comes over TCP proves who he is (auth.method), and operators are \
-     those of listen.operator_uids; remove it",
-)];
 
 /// Names further apart than this are no slips of the pen.
 const SIMILARITY_MIN: f64 = 0.75;

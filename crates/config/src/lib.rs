@@ -18,8 +18,10 @@ mod check;
 mod database;
 mod example;
 mod manual;
+mod migrate;
 mod mistake;
 mod read;
+mod replaced;
 mod rules;
 mod scheduler;
 mod schema;
@@ -33,13 +35,14 @@ pub use agent::{
 pub use auth::{Auth, AuthMethod};
 pub use example::example;
 pub use manual::manual;
+pub use migrate::{Migration, Step, migrate};
 pub use mistake::{ConfigError, Mistake};
 pub use read::{Part, mistakes, parse_agent, parse_scheduler, parts, read_agent};
 pub use rules::{is_loopback_host, scheduler_addresses};
 pub use scheduler::{
-    DatabaseConfig, EndsBy, FirstRuns, Isolation, ListenConfig, MetricsConfig, Objective, ObserveConfig,
-    OomRequeue, PlainJobs, PolicyConfig, PoolConfig, Scheduler, ShardsBy, SlurmConfig, TrainingConfig,
-    Trials, Users, Watch, WebConfig,
+    Colocate, DatabaseConfig, EndsBy, FirstRuns, Isolation, ListenConfig, MetricsConfig, Objective,
+    ObserveConfig, OomRequeue, PlainJobs, PolicyConfig, PoolConfig, Scheduler, ShardsBy, SlurmConfig,
+    TrainingConfig, Trials, Users, Watch, WebConfig,
 };
 pub use schema::{Key, Section, scheduler_sections};
 pub use show::{Origin, Setting, read_scheduler_in_force, show};

@@ -139,6 +139,11 @@ fn beside_a_pool(scheduler: &Scheduler) -> Vec<(&'static str, String)> {
             "\"active\" needs a pool; write mode = \"off\", or name the pool's partitions (pool.partitions)";
         wrong.push(("mode", sentence.to_owned()));
     }
+    if let Some(other) = scheduler.pool.colocate_partitions.keys().find(|name| !pool.contains(name)) {
+        let sentence =
+            format!("a table with {other:?}, which is no partition of the pool (pool.partitions); remove it");
+        wrong.push(("pool.colocate_partitions", sentence));
+    }
     if observed.is_empty() && scheduler.mode == Mode::Shadow {
         let sentence = "\"shadow\" decides on observed partitions; name them (observe.partitions), or write mode = \"off\"";
         wrong.push(("mode", sentence.to_owned()));
@@ -237,7 +242,7 @@ pub fn mistakes(part: Part, text: &str, host_name: &str) -> Vec<Mistake> {
 
 /// Whether this is a file of earlier releases, with the agent's settings at the top: nothing that only the scheduler knows
 /// stands there.
-fn is_of_agent_alone(file: &DeTable<'_>) -> bool {
+pub(crate) fn is_of_agent_alone(file: &DeTable<'_>) -> bool {
     let (ours, others) = (schema_of::<Agent>(), schema_of::<Scheduler>());
     !file.keys().any(|name| {
         let [is_ours, is_others] =
@@ -247,7 +252,8 @@ fn is_of_agent_alone(file: &DeTable<'_>) -> bool {
     })
 }
 
-fn table(text: &str) -> Result<Spanned<DeTable<'_>>, Vec<Mistake>> {
+/// A text as tables.
+pub(crate) fn table(text: &str) -> Result<Spanned<DeTable<'_>>, Vec<Mistake>> {
     DeTable::parse(text).map_err(|error| vec![of_toml(text, &error)])
 }
 

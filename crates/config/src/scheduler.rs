@@ -69,6 +69,18 @@ pub struct PoolConfig {
     /// the pool. Batch jobs, salloc and srun; those with -w, --exclusive or a reservation are refused all the same.
     #[schemars(with = "String", extend("enum" = ["refused", "whole"]))]
     pub plain_jobs: PlainJobs,
+    /// Whether a job that names a partition of the pool and says nothing of co-location counts as one that asks for it. "asked": it does
+    /// not; plain_jobs says what becomes of it. "on": a batch job of one GPU may share there as if it said --colocate, and is told so;
+    /// --colocate=no keeps it from that. What cannot be co-located, salloc and srun are treated as plain_jobs says.
+    #[schemars(with = "String", extend("enum" = ["asked", "on"]))]
+    pub colocate: Colocate,
+    /// The same as pool.colocate for single partitions of the pool.
+    #[schemars(
+        with = "BTreeMap<String, String>",
+        extend("x-example" = { "shared": "on" },
+            "additionalProperties" = { "type": "string", "enum": ["asked", "on"] })
+    )]
+    pub colocate_partitions: BTreeMap<String, Colocate>,
     /// Names by device model under which users may ask for a GPU (--gres=gpu:hopper:1), besides the model itself. The pool's
     /// own types are g0, g1, .., one a GPU, so what users know as types has to be named here. Models as agents report them:
     /// `pillion status --json`.
@@ -85,6 +97,25 @@ pub enum PlainJobs {
     Refused,
     /// It has whole GPUs.
     Whole,
+}
+
+/// Which jobs of the pool's partitions may share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Colocate {
+    /// Those that ask for it.
+    #[default]
+    Asked,
+    /// All that do not say no.
+    On,
+}
+
+impl PoolConfig {
+    /// The partitions of the pool in which a job that says nothing of co-location counts as one that asks for it.
+    pub fn shared_by_default(&self) -> impl Iterator<Item = &str> {
+        let of = |name: &String| self.colocate_partitions.get(name).unwrap_or(&self.colocate);
+        self.partitions.iter().filter(move |name| *of(name) == Colocate::On).map(String::as_str)
+    }
 }
 
 /// `[observe]`: which partitions are only observed.

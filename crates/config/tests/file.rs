@@ -102,6 +102,27 @@ fn shadow_needs_something_to_observe() {
 }
 
 #[test]
+fn a_default_is_for_partitions_of_the_pool() {
+    let text = "[pool]\npartitions = [\"a\"]\ncolocate_partitions = { b = \"on\" }\n";
+    assert_eq!(
+        lines(&mistakes(Part::Scheduler, text, "n1")),
+        [
+            "line 3: pool.colocate_partitions = a table with \"b\", which is no partition of the pool (pool.partitions); remove it"
+        ]
+    );
+    let on = |text: &str| {
+        let pool = pillion_config::parse_scheduler(&format!("[pool]\npartitions = [\"a\", \"b\"]\n{text}"))
+            .unwrap()
+            .pool;
+        pool.shared_by_default().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(on(""), [""; 0]);
+    assert_eq!(on("colocate = \"on\"\n"), ["a", "b"]);
+    assert_eq!(on("colocate = \"on\"\ncolocate_partitions = { a = \"asked\" }\n"), ["b"]);
+    assert_eq!(on("colocate_partitions = { b = \"on\" }\n"), ["b"]);
+}
+
+#[test]
 fn the_web_page_is_for_this_machine_unless_the_site_says_otherwise() {
     let text = |allow: &str| {
         format!("[pool]\npartitions = [\"a\"]\n[web]\nlisten_address = \"10.0.0.1:6821\"\n{allow}")

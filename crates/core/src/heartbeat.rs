@@ -9,6 +9,7 @@
 //! pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100
 //! shape=shared g0,g1,g2,g3
 //! plain=shared waiting=2
+//! colocate=shared on
 //! ```
 //!
 //! A line that lua does not know it passes over, so that one of a later release does no harm.
@@ -75,6 +76,8 @@ pub struct PoolAbility {
     /// Jobs that did not ask for co-location are let in, with whole GPUs, and so many jobs wait that could run as soon as GPUs are
     /// free; `None`: such jobs are refused.
     pub plain_behind: Option<usize>,
+    /// A job that names it and says nothing of co-location counts as one that asks for it.
+    pub shares_by_default: bool,
 }
 
 /// The whole file.
@@ -120,6 +123,9 @@ impl Heartbeat {
             if let Some(waiting_count) = pool.plain_behind {
                 let _ = writeln!(text, "plain={} waiting={waiting_count}", pool.partition);
             }
+            if pool.shares_by_default {
+                let _ = writeln!(text, "colocate={} on", pool.partition);
+            }
         }
         text
     }
@@ -139,6 +145,7 @@ mod tests {
             gpu_types: vec!["a100".into()],
             shapes: vec!["g0,g1".parse().unwrap()],
             plain_behind: Some(2),
+            shares_by_default: true,
         };
         let heartbeat = Heartbeat {
             epoch: 1_700_000_000,
@@ -153,7 +160,8 @@ mod tests {
              slowdown=1.250\n\
              pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100\n\
              shape=shared g0,g1\n\
-             plain=shared waiting=2\n"
+             plain=shared waiting=2\n\
+             colocate=shared on\n"
         );
     }
 }

@@ -2,7 +2,7 @@
 //! the controller, because the plugin runs where the user can change it; a test holds the two against each other.
 //!
 //! ```text
-//! option  = "" | "(null)" | "yes" | "no" | setting { "," setting }
+//! option  = "" | "(null)" | "yes" | "no" | "off" | setting { "," setting }
 //! setting = "guest" | "max-slowdown=" 1.00..10.00 | "profile=" [A-Za-z0-9._-]{1,64} | "memory=" digits [K|M|G|T][iB|B]
 //!         | "cap=" ("0.1" | "0.2" | .. | "0.9" | "1") | "isolation=hard" | "restart=" ("yes" | "early")
 //! ```
@@ -122,7 +122,7 @@ pub enum InvalidOption {
 pub fn parse(value: Option<&str>) -> Result<ColocateOption, InvalidOption> {
     let text = match value {
         None | Some("" | "(null)" | "yes") => return Ok(ColocateOption::Yes(ColocateRequest::default())),
-        Some("no") => return Ok(ColocateOption::No),
+        Some("no" | "off") => return Ok(ColocateOption::No),
         Some(text) => text,
     };
     if text.len() > OPTION_LENGTH_MAX {

@@ -34,6 +34,7 @@ pub fn settings(config: &Scheduler) -> Settings {
         heartbeat_path: Some(config.heartbeat_path.clone()),
         gpu_types: config.pool.gpu_types.clone(),
         plain_jobs: config.pool.plain_jobs,
+        shared_by_default: config.pool.shared_by_default().map(str::to_owned).collect(),
         training: training(config.training),
         pace: pace(&config.policy),
         ..Settings::default()

@@ -76,6 +76,8 @@ pub struct Settings {
     pub gpu_types: BTreeMap<String, Vec<String>>,
     /// What becomes of jobs of the pool's partitions that do not ask for co-location.
     pub plain_jobs: PlainJobs,
+    /// The partitions of the pool in which a job that says nothing of co-location counts as one that asks for it.
+    pub shared_by_default: BTreeSet<String>,
     /// How long is kept what is of the past alone; `None` = for ever.
     pub history_kept: Option<Duration>,
     /// How long device samples are kept.
@@ -117,6 +119,7 @@ impl Default for Settings {
             alone_devices_max: 4,
             gpu_types: BTreeMap::new(),
             plain_jobs: PlainJobs::Refused,
+            shared_by_default: BTreeSet::new(),
             history_kept: None,
             samples_kept: Duration::from_hours(7 * 24),
             sample_period: Duration::from_secs(10),

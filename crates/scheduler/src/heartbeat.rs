@@ -71,6 +71,7 @@ fn ability(
         gpu_types: names.into_iter().collect(),
         shapes: shapes(&nodes, agents),
         plain_behind: (settings.plain_jobs == PlainJobs::Whole).then(|| waiting_count(partition, scan)),
+        shares_by_default: settings.shared_by_default.contains(partition),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The program `pillion-scheduler`: arguments, log, configuration, run.
 
+use crate::keep;
 use crate::rules::{self, Rule};
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
@@ -33,6 +34,31 @@ enum Action {
     Run,
     /// Read the configuration, say what is wrong with it, and end
     CheckConfig,
+    /// Write what was learnt (profiles, names of workloads, who shared a device with whom) into a file, whether a scheduler runs or not.
+    /// The file names users, and is made for its owner alone
+    Export {
+        /// It is replaced when the new one is whole
+        file: PathBuf,
+    },
+    /// Take in what such a file holds, all of it or nothing. No scheduler may run. Of a profile that is known here the one of more runs
+    /// stays, of as many the newer one; a name and an observation that are known here stay
+    Import {
+        /// Written by this release or an earlier one
+        file: PathBuf,
+    },
+    /// Bring a database up to date whose tables belong to another role than the scheduler's, and let that one read and write them. Run
+    /// it before the scheduler of a new release, as somebody who may act as the owner
+    Migrate {
+        /// Where it is, written as `database.url` is. A password belongs into PGPASSFILE: a command line is seen by everybody
+        #[arg(long, value_name = "URL")]
+        database: String,
+        /// To whom the tables belong
+        #[arg(long, default_value = "pillion_owner")]
+        owner: String,
+        /// As whom the scheduler connects
+        #[arg(long, default_value = "pillion_scheduler")]
+        role: String,
+    },
 }
 
 /// Runs the program.
@@ -41,6 +67,9 @@ pub fn main() -> ExitCode {
     let _armed = cfg!(debug_assertions).then(fail::FailScenario::setup);
     let arguments = Arguments::parse();
     pillion_log::start("PILLION_LOG", LOG_FILTER);
+    if let Some(Action::Migrate { database, owner, role }) = &arguments.command {
+        return done(at_once(keep::migrate(database, owner, role)));
+    }
     let (config, in_force) = match pillion_config::read_scheduler_in_force(&arguments.config) {
         Ok(read) => read,
         Err(error) => {
@@ -48,17 +77,35 @@ pub fn main() -> ExitCode {
             return ExitCode::from(exit::BAD_CONFIG);
         }
     };
-    if matches!(arguments.command, Some(Action::CheckConfig)) {
-        return ExitCode::SUCCESS;
+    match &arguments.command {
+        Some(Action::CheckConfig) => return ExitCode::SUCCESS,
+        Some(Action::Export { file }) => return done(at_once(keep::export(&config, file))),
+        Some(Action::Import { file }) => return done(at_once(keep::import(&config, file))),
+        Some(Action::Run | Action::Migrate { .. }) | None => {}
     }
     let path = std::path::absolute(&arguments.config).unwrap_or_else(|_| arguments.config.clone());
-    match serve(config, path, rules::configured(&in_force, &arguments.config)) {
-        Ok(()) => ExitCode::SUCCESS,
+    done(serve(config, path, rules::configured(&in_force, &arguments.config)).map(|()| String::new()))
+}
+
+/// Says what was done, or why not, and ends.
+fn done(outcome: anyhow::Result<String>) -> ExitCode {
+    match outcome {
+        Ok(said) => {
+            if !said.is_empty() {
+                println!("{said}");
+            }
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             eprintln!("pillion-scheduler: {error:#}");
             if needs_somebody(&error) { ExitCode::from(exit::BAD_SETUP) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Runs what ends by itself.
+fn at_once<T>(what: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    runtime().context("cannot start threads")?.block_on(what)
 }
 
 /// Whether starting again gives the same answer until somebody changes something.

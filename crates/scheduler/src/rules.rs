@@ -7,7 +7,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Settings that are rules for jobs, besides the section `[policy]`. The others are the admins' own: paths, addresses.
-const KEYS: [&str; 5] = ["mode", "bound_seconds", "pool.partitions", "pool.gpu_types", "pool.plain_jobs"];
+const KEYS: [&str; 7] = [
+    "mode",
+    "bound_seconds",
+    "pool.partitions",
+    "pool.gpu_types",
+    "pool.plain_jobs",
+    "pool.colocate",
+    "pool.colocate_partitions",
+];
 const SECTION: &str = "policy.";
 
 /// Where a value comes from.

@@ -137,7 +137,10 @@ async fn lead(context: Arc<Context>, store: Arc<PgStore>, stop: CancellationToke
     tokio::select! { () = stop.cancelled() => {} () = campaign => {} }
 }
 
-async fn open_store(config: &Scheduler) -> anyhow::Result<(PgStore, Option<PrivatePostgres>, String)> {
+/// The store that is configured, and our own Postgres where that is it, with a sentence on where it is.
+pub(crate) async fn open_store(
+    config: &Scheduler,
+) -> anyhow::Result<(PgStore, Option<PrivatePostgres>, String)> {
     if let Some(url) = &config.database.url {
         let store = PgStore::connect(url).await.context("cannot open the database of database.url")?;
         return Ok((store, None, "as configured by database.url".to_owned()));

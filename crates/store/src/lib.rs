@@ -10,6 +10,7 @@
 )]
 
 mod accounts;
+pub mod archive;
 mod browse;
 mod charges;
 mod credit;

@@ -112,6 +112,17 @@ impl PrivatePostgres {
         Ok(Self { programs, data, url, owner, _lock: lock })
     }
 
+    /// Where the one that runs in `directory`, for another process, is reached; holds the password.
+    ///
+    /// # Errors
+    /// [`PrivatePostgresError::File`] where its password cannot be read.
+    pub fn url_of_running(directory: &Path) -> Result<String, PrivatePostgresError> {
+        let path = directory.join("password");
+        let password = fs::read_to_string(&path).map_err(file_error(&path))?;
+        let directory = directory.canonicalize().map_err(file_error(directory))?;
+        Ok(url(&directory, password.trim()))
+    }
+
     /// Where it is reached; holds the password.
     pub fn url(&self) -> &str {
         &self.url

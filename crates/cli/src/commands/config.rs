@@ -1,12 +1,13 @@
 //! `pillion config`: what is wrong in the configuration file, and what is in force. Exit status 65 where a program would not
 //! start with the file.
 
+use super::slurm_conf::diff_of;
 use crate::args::{ConfigAction, ConfigArgs, Global};
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
 use crate::format::clean;
 use crate::output::{Answer, Block, Output, Table, json};
-use pillion_config::{CONFIG_PATH, Mistake, Origin, Part, Setting, mistakes, parts, show};
+use pillion_config::{CONFIG_PATH, Mistake, Origin, Part, Setting, Step, migrate, mistakes, parts, show};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,11 @@ pub fn run(args: &ConfigArgs, global: &Global, output: &Output) -> Result<ExitSt
             let path = place(file.as_ref(), global);
             let variable = std::env::var(SCHEDULER_VARIABLE).ok();
             output.print(&in_force(&path, &read(&path)?, &host_name(), variable.as_deref())?)?;
+            Ok(exit::OK)
+        }
+        ConfigAction::Migrate { file } => {
+            let path = place(file.as_ref(), global);
+            output.print(&migration(&path, &read(&path)?)?)?;
             Ok(exit::OK)
         }
         ConfigAction::Example => {
@@ -172,6 +178,41 @@ fn without_password(url: &str) -> String {
 }
 
 #[derive(Serialize)]
+struct Migrated {
+    file: String,
+    steps: Vec<StepRow>,
+    diff: String,
+}
+
+#[derive(Serialize)]
+struct StepRow {
+    line: usize,
+    key: String,
+    sentence: String,
+}
+
+/// What a file of an earlier release has to become; people read why, and take the rest to patch.
+fn migration(path: &Path, text: &str) -> Result<Answer, CliError> {
+    let migrated = migrate(text).map_err(|found| wrong(path, &found))?;
+    let file = path.display().to_string();
+    let diff =
+        if migrated.text == text { String::new() } else { diff_of(path, Some(text), Some(&migrated.text)) };
+    let mut table = Table::new(&["FILE", ">LINE", "KEY", "STEP"]);
+    let mut blocks = Vec::new();
+    if migrated.steps.is_empty() {
+        blocks.push(Block::Line(format!("{file}: nothing in it is of an earlier release")));
+    }
+    for Step { line, key, sentence } in &migrated.steps {
+        blocks.push(Block::Verbatim(format!("# line {line}: {sentence}")));
+        table.push(vec![file.clone(), line.to_string(), key.clone(), sentence.clone()]);
+    }
+    blocks.extend(diff.lines().map(|line| Block::Verbatim(line.to_owned())));
+    let row = |Step { line, key, sentence }| StepRow { line, key, sentence };
+    let body = Migrated { file, steps: migrated.steps.into_iter().map(row).collect(), diff };
+    Ok(Answer { blocks, parsable: table, json: json::render(&body) })
+}
+
+#[derive(Serialize)]
 struct Example {
     text: String,
 }
@@ -211,6 +252,26 @@ mod tests {
         /etc/pillion/pillion.toml|3|pool.partition|pillion-scheduler|there is no setting pool.partition; did you mean pool.partitions?
         /etc/pillion/pillion.toml|5|agent.backend|pillion-agent|agent.backend = "amd" is not allowed; write "simulated", "nvidia" or "intel"
         "#);
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_release_is_shown_as_it_has_to_be() {
+        let text = "[pool]\npartitions = [\"a\"]\n[listen]\ntcp_is_operator = true\n";
+        let answer = migration(Path::new(PATH), text).expect("TOML");
+        insta::assert_snapshot!(Output::new(Format::Table, true).render(&answer), @r#"
+        # line 4: there is no setting listen.tcp_is_operator any more: whoever comes over TCP proves who he is (auth.method), and operators are those of listen.operator_uids; remove it ('pillion config migrate' shows how)
+        --- a/etc/pillion/pillion.toml
+        +++ b/etc/pillion/pillion.toml
+        @@ -1,4 +1,3 @@
+         [pool]
+         partitions = ["a"]
+         [listen]
+        -tcp_is_operator = true
+        "#);
+        let answer = migration(Path::new(PATH), &pillion_config::example()).expect("TOML");
+        let said = Output::new(Format::Table, true).render(&answer);
+        assert_eq!(said, "/etc/pillion/pillion.toml: nothing in it is of an earlier release\n");
+        assert!(migration(Path::new(PATH), "[pool\n").is_err());
     }
 
     #[test]

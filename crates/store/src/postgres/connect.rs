@@ -1,5 +1,6 @@
 //! From a URL to a store that can be used: waits for the server, brings the schema up to date, opens the pool.
 
+use super::rights;
 use super::tx::PgStore;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
@@ -57,6 +58,19 @@ pub enum ConnectError {
         /// The last one that this program has.
         known: i64,
     },
+    /// The schema is of an earlier release, and belongs to somebody else.
+    #[error(
+        "the database's schema is older than this program, and the role of database.url may not change it; run 'pillion-scheduler \
+         migrate' as the role that owns it (docs/admin-guide.md)"
+    )]
+    NotOwner(#[source] MigrateError),
+    /// The role that owns the schema, or is to use it, is not as it has to be.
+    #[error("the rights of {role} cannot be set")]
+    Rights {
+        /// The scheduler's role.
+        role: String,
+        source: sqlx::Error,
+    },
     /// The schema cannot be brought up to date.
     #[error("the database's schema cannot be brought up to date")]
     Migrate(#[source] MigrateError),
@@ -66,23 +80,30 @@ impl ConnectError {
     /// Whether the answer stays the same until somebody changes something.
     pub fn needs_somebody(&self) -> bool {
         match self {
-            Self::NotResponding { .. } => false,
-            Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
-                lacks_rights(error)
-            }
+            Self::NotResponding { .. }
+            | Self::Migrate(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => false,
             Self::Url(_)
             | Self::Refused(_)
             | Self::Unverified(_)
             | Self::NewerSchema { .. }
+            | Self::NotOwner(_)
+            | Self::Rights { .. }
             | Self::Migrate(_) => true,
         }
     }
 
+    fn newer(found: i64) -> Self {
+        let known = MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or_default();
+        Self::NewerSchema { found, known }
+    }
+
     fn migrating(error: MigrateError) -> Self {
         match error {
-            MigrateError::VersionMissing(found) => {
-                let known = MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or_default();
-                Self::NewerSchema { found, known }
+            MigrateError::VersionMissing(found) => Self::newer(found),
+            MigrateError::Execute(ref source) | MigrateError::ExecuteMigration(ref source, _)
+                if lacks_rights(source) =>
+            {
+                Self::NotOwner(error)
             }
             error => Self::Migrate(error),
         }
@@ -114,8 +135,7 @@ impl PgStore {
         let options = safe(PgConnectOptions::from_str(url).map_err(ConnectError::Url)?);
         let options = options.application_name("pillion-scheduler").disable_statement_logging();
         let mut first = reach(&options, timeout).await?;
-        // Not `run`: its bounds keep this future from being sent to another thread.
-        MIGRATOR.run_direct(None, &mut first, false).await.map_err(ConnectError::migrating)?;
+        bring_up_to_date(&mut first).await?;
         // Only politeness: the server notices by itself.
         let _ = first.close().await;
         let pool = PgPoolOptions::new()
@@ -123,6 +143,20 @@ impl PgStore {
             .acquire_timeout(ACQUIRE_DURATION_MAX)
             .connect_lazy_with(options.options([("statement_timeout", STATEMENT_TIMEOUT)]));
         Ok(Self::on(pool))
+    }
+
+    /// Brings the schema of a database up to date as the role `owner`, and lets `role` read and write its tables, and nothing else.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub async fn migrate(url: &str, owner: &str, role: &str) -> Result<(), ConnectError> {
+        let options = safe(PgConnectOptions::from_str(url).map_err(ConnectError::Url)?);
+        let options = options.application_name("pillion-scheduler migrate").disable_statement_logging();
+        let mut connection = reach(&options.options([("role", owner)]), CONNECT_TIMEOUT).await?;
+        bring_up_to_date(&mut connection).await?;
+        rights::grant(&mut connection, role)
+            .await
+            .map_err(|source| ConnectError::Rights { role: role.to_owned(), source })
     }
 
     /// A store whose server listens in this folder, or will: it is asked nothing before the first call, and its schema is as it is.
@@ -140,6 +174,29 @@ impl PgStore {
     pub async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// Applies the migrations that a database lacks. Where it lacks none, nothing is asked for that a role without rights on the schema may not do.
+async fn bring_up_to_date(connection: &mut PgConnection) -> Result<(), ConnectError> {
+    let applied = applied(connection).await;
+    if let Some((found, _)) = applied.iter().find(|(version, _)| !MIGRATOR.version_exists(*version)) {
+        return Err(ConnectError::newer(*found));
+    }
+    let is_there =
+        |version: i64, checksum: &[u8]| applied.iter().any(|(own, of)| *own == version && of == checksum);
+    if MIGRATOR.iter().all(|migration| is_there(migration.version, &migration.checksum)) {
+        return Ok(());
+    }
+    // Not `run`: its bounds keep this future from being sent to another thread.
+    MIGRATOR.run_direct(None, connection, false).await.map_err(ConnectError::migrating)
+}
+
+/// The migrations that a database has, with the digests of their texts. None where there is no such table, or it may not be read: then
+/// the server says why when they are applied.
+async fn applied(connection: &mut PgConnection) -> Vec<(i64, Vec<u8>)> {
+    let rows =
+        sqlx::query_as("select version, checksum from _sqlx_migrations where success order by version");
+    rows.fetch_all(connection).await.unwrap_or_default()
 }
 
 /// Beyond this machine only with the server's certificate verified, whatever the URL or the environment says.

@@ -4,6 +4,7 @@
 //! private to their files and leave them as domain words. Nothing here decides, reads a clock, or knows who calls.
 
 mod account;
+mod archive;
 mod browse;
 mod charge;
 mod connect;
@@ -28,6 +29,7 @@ mod observed;
 mod operators;
 mod plan_head;
 mod profile;
+mod rights;
 mod run;
 mod sample;
 mod scaling;
@@ -37,6 +39,7 @@ mod start;
 mod tx;
 mod unreadable;
 
+pub use archive::TakenIn;
 pub use connect::{ConnectError, MIGRATOR};
 pub use leader::Leadership;
 pub use tx::{CallFigures, PgStore, StoreFigures, TransactionCounts};

@@ -198,9 +198,24 @@ impl PgStore {
         T: Send,
         F: for<'t> Fn(&'t mut Tx<'a>) -> TxFuture<'t, T> + Send + Sync,
     {
+        self.run_tx_within(ATTEMPT_DURATION_MAX, action, access, body).await
+    }
+
+    /// As [`Self::run_tx`], for what takes longer than a call of a reconciler may.
+    pub(super) async fn run_tx_within<'a, T, F>(
+        &self,
+        duration_max: Duration,
+        action: &'static str,
+        access: Access,
+        body: F,
+    ) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: for<'t> Fn(&'t mut Tx<'a>) -> TxFuture<'t, T> + Send + Sync,
+    {
         let (mut attempt, begun) = (1, Instant::now());
         loop {
-            let timed = tokio::time::timeout(ATTEMPT_DURATION_MAX, self.run_once(access, &body)).await;
+            let timed = tokio::time::timeout(duration_max, self.run_once(access, &body)).await;
             match timed.unwrap_or(Err(TxError::Sql(sqlx::Error::PoolTimedOut))) {
                 Ok(value) => {
                     self.counters.add(action, |counts| counts.committed += 1);

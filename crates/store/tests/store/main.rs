@@ -2,6 +2,7 @@
 //! them can do (faults on request, a server that goes away) follows.
 
 mod accounts;
+mod archive;
 mod browse;
 mod charges;
 mod conformance;
@@ -17,6 +18,7 @@ mod observed;
 mod operators;
 mod postgres;
 mod reports;
+mod roles;
 mod shadow;
 mod slices;
 mod starts;
