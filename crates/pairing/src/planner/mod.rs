@@ -64,11 +64,12 @@ pub fn plan(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) 
 }
 
 /// The pairings of [`plan`] without what explains them to people: no partners that were considered, and nothing of who is left
-/// waiting. For whoever plans a hundred thousand times and reads none of it.
+/// waiting. For whoever plans a hundred thousand times and reads none of it. However short the queue, ways of sharing are
+/// screened as in a long one, which asks the model for a third of the estimates.
 pub fn pairings(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) -> Vec<Pairing> {
     let model = Unexplained(model);
     let plan = whole::plan_around(view, model.name(), |view| {
-        let context = PlanContext::new(view, &model, policy);
+        let context = PlanContext { is_thorough: false, ..PlanContext::new(view, &model, policy) };
         plan_in(&Evaluator::new(&context), true)
     });
     plan.pairings
