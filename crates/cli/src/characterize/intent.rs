@@ -60,7 +60,7 @@ impl<W> Intent<W> {
 ///
 /// # Errors
 /// [`CliError::SlurmBusy`] where the controller did not answer.
-pub(crate) async fn settle<W>(open: &Option<Intent<W>>, now: UnixTime) -> Result<Settled, CliError> {
+pub(crate) async fn settle<W>(open: Option<&Intent<W>>, now: UnixTime) -> Result<Settled, CliError> {
     let Some(intent) = open else { return Ok(Settled::Nothing) };
     let (found, is_sure) = slurm::find(&[&intent.token], Mark::Comment, intent.at).await?;
     if let Some(job_id) = found.get(&intent.token) {
@@ -74,7 +74,7 @@ pub(crate) async fn settle<W>(open: &Option<Intent<W>>, now: UnixTime) -> Result
 }
 
 /// What whoever leaves a campaign that is not over is told.
-pub(crate) fn goes_on<W>(open: &Option<Intent<W>>) -> &'static str {
+pub(crate) fn goes_on<W>(open: Option<&Intent<W>>) -> &'static str {
     if open.is_some() {
         "pillion: whether the last run was submitted is not known yet; the same command finds out, within three minutes"
     } else {

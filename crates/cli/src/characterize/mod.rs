@@ -77,7 +77,7 @@ pub async fn run(
     output.print(&show::answer(&following.campaign, &following.known))?;
     let is_open = following.campaign.next(&following.wanted) != Next::Done;
     if is_left || is_open {
-        eprintln!("{}", intent::goes_on(&following.campaign.intent));
+        eprintln!("{}", intent::goes_on(following.campaign.intent.as_ref()));
     }
     let is_complete = following.campaign.is_complete(&following.wanted);
     let is_as_asked = is_complete || (args.no_wait && is_open);
@@ -243,7 +243,7 @@ impl Following<'_> {
 
     /// Finds out about a run that may have been submitted before.
     async fn settle(&mut self) -> Result<(), CliError> {
-        let settled = intent::settle(&self.campaign.intent, self.clock.now()).await?;
+        let settled = intent::settle(self.campaign.intent.as_ref(), self.clock.now()).await?;
         match settled {
             Settled::Nothing | Settled::NotKnownYet => Ok(()),
             Settled::Submitted(job_id) => self.take_up(job_id),

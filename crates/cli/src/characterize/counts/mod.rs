@@ -59,7 +59,7 @@ pub(super) async fn run(
     output.print(&show::answer(campaign, standings, &name(args)))?;
     let is_open = !campaign.is_over(wanted);
     if is_left || is_open {
-        eprintln!("{}", intent::goes_on(&campaign.intent));
+        eprintln!("{}", intent::goes_on(campaign.intent.as_ref()));
     }
     let is_as_asked = campaign.is_complete(wanted) || (args.no_wait && is_open);
     Ok(if is_as_asked && !is_left { exit::OK } else { exit::PROBLEM })
@@ -194,7 +194,7 @@ impl Following<'_> {
 
     /// Finds out about a run that may have been submitted before; true where none such is left.
     async fn settle(&mut self) -> Result<bool, CliError> {
-        match intent::settle(&self.campaign.intent, self.clock.now()).await? {
+        match intent::settle(self.campaign.intent.as_ref(), self.clock.now()).await? {
             Settled::Nothing => {}
             Settled::Submitted(job_id) => self.take_up(job_id)?,
             Settled::Never => self.forget_intent()?,
