@@ -11,6 +11,8 @@ ROOT_SUITE=$DEFAULT_SUITE
 # new one.
 ROOT_PACKAGES=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge postgresql lua5.3 procps)
 ROOT_PACKAGES_FOR_TESTS=(slurmdbd mariadb-server valgrind patch libfaketime)
+# What no stable release has.
+ROOT_PACKAGES_OF_SID=(apptainer)
 
 # A policy of the machine's own is left alone.
 [[ -e /usr/sbin/policy-rc.d ]] || PILLION_POLICY=/usr/sbin/policy-rc.d
@@ -123,6 +125,8 @@ slurm_is_supported() {
 # PILLION_ROOT_GIVEN: a root that somebody else made, and no other.
 find_slurm() {
     local own mirror roomy
+    local -a tests=("${ROOT_PACKAGES_FOR_TESTS[@]}")
+    [[ $ROOT_SUITE != sid ]] || tests+=("${ROOT_PACKAGES_OF_SID[@]}")
     if [[ -n ${PILLION_ROOT_GIVEN:-} ]]; then
         take_root "$PILLION_ROOT_GIVEN"
         return
@@ -133,7 +137,7 @@ find_slurm() {
         PILLION_SLURM="$own, installed on this machine"
         return
     fi
-    roomy=$(cached_root "${ROOT_PACKAGES_FOR_TESTS[@]}")
+    roomy=$(cached_root "${tests[@]}")
     PILLION_ROOT=$roomy
     # The demo takes the tests' root where there is one.
     [[ $1 == for-tests || -e $roomy/.pillion-ready ]] || PILLION_ROOT=$(cached_root)
@@ -147,8 +151,8 @@ find_slurm() {
     step "make a Debian $ROOT_SUITE root with Slurm (once, some minutes)" make_root "$(cached_root)" "$mirror" "" "${ROOT_PACKAGES[@]}" ||
         die "could not make the Debian $ROOT_SUITE root from $mirror: is the mirror reachable, and is there disk space?"
     [[ $PILLION_ROOT == "$roomy" ]] || return 0
-    step "add to it what the tests need" make_root "$roomy" "$mirror" "$(cached_root)" "${ROOT_PACKAGES_FOR_TESTS[@]}" ||
-        die "could not add ${ROOT_PACKAGES_FOR_TESTS[*]} from $mirror: is the mirror reachable, and is there disk space?"
+    step "add to it what the tests need" make_root "$roomy" "$mirror" "$(cached_root)" "${tests[@]}" ||
+        die "could not add ${tests[*]} from $mirror: is the mirror reachable, and is there disk space?"
 }
 
 # cached_root PACKAGE...: where the root with these packages besides the demo's is, or will be.

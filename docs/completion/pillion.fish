@@ -146,7 +146,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand profile" -s n -l noheade
 complete -c pillion -n "__fish_pillion_using_subcommand profile" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand profile" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand characterize" -l caps -d 'Parts of the GPU: 0.1, 0.2, .. 0.9' -r
-complete -c pillion -n "__fish_pillion_using_subcommand characterize" -l gpus -d 'Instead of caps: how it scales over these numbers of GPUs of one node, as ordinary jobs one after the other, without Pillion' -r
+complete -c pillion -n "__fish_pillion_using_subcommand characterize" -l gpus -d 'Instead of caps: how it scales over these numbers of GPUs, as ordinary jobs one after the other, without Pillion' -r
 complete -c pillion -n "__fish_pillion_using_subcommand characterize" -l cpus -d 'With each of these numbers of CPUs a GPU' -r
 complete -c pillion -n "__fish_pillion_using_subcommand characterize" -l runs -d 'Runs under each cap, and without one, or with each number of GPUs' -r
 complete -c pillion -n "__fish_pillion_using_subcommand characterize" -l sbatch -d 'One more option for sbatch, such as --sbatch=--time=30; may be given several times' -r

@@ -9,6 +9,7 @@ mod canary_faults;
 mod changes;
 mod characterize;
 mod cheats;
+mod containers;
 mod faults;
 mod fence;
 mod first_runs;

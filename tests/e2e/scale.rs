@@ -117,3 +117,76 @@ fn a_distributed_workload_is_measured_as_its_model_made_it_and_its_slow_rank_is_
     assert!(!others.status.success() && others.stdout.is_empty(), "{others:?}");
     cluster.stop_observing().unwrap();
 }
+
+/// Every job that Slurm's accounts have of alice, with its nodes.
+fn accounted(cluster: &Cluster) -> Vec<String> {
+    let words = ["-X", "-n", "-P", "--user=alice", "--starttime=now-1hour", "-o", "JobID,NNodes,State"];
+    let text = cluster.program("sacct").args(words).stdout().unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// A campaign that needs two nodes for its second count, killed after Slurm had taken a job and before anybody wrote that down: once while
+/// slurmctld knows the job, and once when only the accounts do.
+#[test]
+fn a_campaign_goes_over_two_nodes_and_submits_nothing_twice_whoever_is_killed() {
+    let spec = ClusterSpec {
+        accounting: true,
+        slurm_conf_extra: vec!["MinJobAge=2".to_owned()],
+        ..ClusterSpec::observed(2)
+    };
+    let cluster = Cluster::start(spec).unwrap();
+    let home = cluster.home("alice");
+    let script = "#!/bin/bash\n#SBATCH --gres=gpu:1 --ntasks-per-node=1 --time=10 --comment=\"grant 7\"\nsrun sleep 2\n";
+    // Submits, and kills who called: `timeout`'s parent.
+    let fatal = "#!/bin/bash\nset -e\n/usr/bin/sbatch \"$@\"\nread -r _ _ _ parent _ < /proc/$PPID/stat\nkill -9 \"$parent\"\n";
+    std::fs::create_dir(home.join("fatal")).unwrap();
+    for (name, text, mode) in [("several.sh", script, 0o644), ("fatal/sbatch", fatal, 0o755)] {
+        std::fs::write(home.join(name), text).unwrap();
+        std::fs::set_permissions(home.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let words = ["characterize", "--gpus", "4,8", "--json", "several.sh"];
+    let killed = || {
+        let path = format!("{}/fatal:{}", home.display(), pillion_tests::testbed::search_path());
+        let output = cluster.pillion_as("alice", &words).unwrap().env("PATH", path).output().unwrap();
+        assert!(output.status.code().is_none(), "{output:?}");
+    };
+    killed();
+    let one = wait_for("the first job in the accounts", SOON, || {
+        let all = accounted(&cluster);
+        Ok(if all.len() == 1 { Look::Ready(all) } else { Look::NotYet(format!("{all:?}")) })
+    })
+    .unwrap();
+    // The first is taken up, and the second is submitted by one who is killed likewise.
+    killed();
+    wait_for("slurmctld to have forgotten both", SOON, || {
+        let (all, held) = (accounted(&cluster), cluster.squeue("%i")?);
+        let are_over = all.len() == 2 && all.iter().all(|line| line.ends_with("COMPLETED"));
+        Ok(if are_over && held.is_empty() {
+            Look::Ready(())
+        } else {
+            Look::NotYet(format!("{all:?} {held:?}"))
+        })
+    })
+    .unwrap();
+    let done = cluster.pillion_as("alice", &words).unwrap().output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let told = json(&done);
+    let runs: Vec<(u64, u64, &str)> = told["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| {
+            (run["gpus"].as_u64().unwrap(), run["nodes"].as_u64().unwrap(), run["state"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(runs, [(4, 1, "measured"), (8, 2, "measured")], "{told:#}");
+    let all = accounted(&cluster);
+    assert_eq!(all.len(), 2, "nothing was submitted twice: {all:?}");
+    assert!(
+        all[0].contains("|1|")
+            && all[1].contains("|2|")
+            && all[0].split('|').next() == one[0].split('|').next(),
+        "{all:?}"
+    );
+    assert_eq!(told["scale"]["rows"][1]["nodes"], 2, "{told:#}");
+}

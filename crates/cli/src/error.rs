@@ -39,6 +39,9 @@ pub enum CliError {
     /// Slurm's programs got no answer in time; what they asked for may happen yet.
     #[error("Slurm cannot answer now ({0}); try again later")]
     SlurmBusy(String),
+    /// What was done before nobody can say any more.
+    #[error("{0}")]
+    Unknowable(String),
     /// It answered no.
     #[error("the scheduler refused: {0}")]
     Refused(String),
@@ -64,7 +67,7 @@ impl CliError {
             Self::Data(_) | Self::File { .. } => exit::DATA,
             Self::Unreachable { .. } => exit::UNREACHABLE,
             Self::TryLater(_) | Self::Unproven(_) | Self::SlurmBusy(_) | Self::Slurm(_) => exit::TRY_LATER,
-            Self::Refused(_) | Self::Print(_) => exit::PROBLEM,
+            Self::Refused(_) | Self::Unknowable(_) | Self::Print(_) => exit::PROBLEM,
         }
     }
 }

@@ -214,4 +214,39 @@ mod tests {
         assert_eq!(number(24), None, "whose it is, only Slurm knows");
         assert_eq!(job_of(&proc, 23).unwrap().steps.len(), 1);
     }
+
+    #[test]
+    fn a_containers_processes_are_its_jobs_wherever_the_container_put_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, proc) = (directory.path(), ProcFs::new(directory.path()));
+        let step = "/system.slice/slurmstepd.scope/job_77/step_0/user/task_0";
+        let (inside, below) = (format!("0::{step}\n"), format!("0::{step}/container/init\n"));
+        run(root, &users(1, 0));
+        run(root, &slurms(10, "slurmstepd: [77.0]"));
+        // enroot with pyxis, Apptainer as a user: in the step's control group, whatever namespaces they have. What runs as root in there
+        // runs as its user here, or as one of his subordinate ids.
+        run(root, &Process { cgroup: &inside, program: "/usr/bin/starter", ..users(20, 10) });
+        run(root, &Process { cgroup: &inside, uid: 100_000, ..users(21, 20) });
+        run(root, &Process { cgroup: &below, ..users(22, 21) });
+        // Apptainer with limits, as root or through systemd: in a control group of its own, and beneath the step all the same.
+        let own = [
+            "0::/user.slice/user-1000.slice/user@1000.service/user.slice/apptainer-20.scope\n",
+            "0::/system.slice/apptainer-20.scope\n",
+            "4:memory:/apptainer/20\n0::/\n",
+        ];
+        for (pid, cgroup) in (30..).zip(own) {
+            run(root, &Process { cgroup, ..users(pid, 20) });
+        }
+        // An instance that was left behind, which is nobody's child any more: by the step's control group.
+        run(root, &Process { cgroup: &inside, ..users(40, 1) });
+        let number = |pid| job_of(&proc, pid).map(|job| job.number);
+        for pid in [20, 21, 22, 30, 31, 32, 40] {
+            assert_eq!(number(pid), Some(77), "{pid}");
+        }
+        // Left behind with a control group of its own, and what a daemon runs for somebody: nobody can say whose that is.
+        run(root, &Process { cgroup: own[0], ..users(50, 1) });
+        run(root, &Process { uid: 0, program: "/usr/bin/containerd-shim", ..users(51, 1) });
+        run(root, &Process { cgroup: "0::/system.slice/docker-4f2e.scope\n", ..users(52, 51) });
+        assert_eq!([50, 52].map(number), [None; 2]);
+    }
 }

@@ -15,7 +15,7 @@ pub struct CharacterizeArgs {
         conflicts_with = "gpus"
     )]
     pub caps: Vec<CapStep>,
-    /// Instead of caps: how it scales over these numbers of GPUs of one node, as ordinary jobs one after the other, without Pillion
+    /// Instead of caps: how it scales over these numbers of GPUs, as ordinary jobs one after the other, without Pillion
     #[arg(long, value_name = "COUNT,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub gpus: Vec<u32>,
     /// With each of these numbers of CPUs a GPU

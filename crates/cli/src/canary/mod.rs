@@ -20,6 +20,7 @@ pub mod verdict;
 use crate::args::CanaryArgs;
 use crate::characterize::fate::InSlurm;
 use crate::characterize::record::Record;
+use crate::characterize::slurm::Mark;
 use crate::characterize::submit::{NotTaken, TAKEN_ALONE, TAKEN_TO_SHARE, submit};
 use crate::characterize::{self, unusable};
 use crate::client::{Operator, Target, answer, connect};
@@ -305,7 +306,10 @@ impl Following<'_> {
 
     async fn find(&mut self, unsure: &[usize]) -> Result<(), CliError> {
         let runs: Vec<&plan::Run> = unsure.iter().filter_map(|at| self.canary.runs.get(*at)).collect();
-        let (found, is_sure) = slurm::find(&runs).await?;
+        let names: Vec<&str> = runs.iter().map(|run| run.job_name.as_str()).collect();
+        let since = runs.iter().map(|run| run.submitted_at.seconds()).fold(f64::INFINITY, f64::min);
+        let since = UnixTime::from_seconds(since);
+        let (found, is_sure) = characterize::slurm::find(&names, Mark::Name, since).await?;
         // Those that are there first: what is missing is judged by its other.
         for run in &mut self.canary.runs {
             if run.job_id.is_none() {

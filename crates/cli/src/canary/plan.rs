@@ -2,6 +2,7 @@
 //! be submitted next, and submits nothing.
 
 use crate::characterize::campaign::Subject;
+use crate::characterize::fate::{Unfound, unfound};
 use pillion_core::{SlowdownRatio, SlurmJobId, UnixTime};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
@@ -10,9 +11,6 @@ use serde::{Deserialize, Serialize};
 
 /// What sbatch may take until the job is with Slurm; who is later than this before the begin of the other is too late.
 const SUBMIT_SECONDS: f64 = 2.0;
-/// An sbatch that nobody saw end has ended after this: what Slurm does not know then was never submitted.
-const SBATCH_SECONDS_MAX: f64 = 180.0;
-
 /// How the names of all its jobs begin.
 const NAME_BEGIN: &str = "pillion-canary-";
 
@@ -267,13 +265,13 @@ impl Canary {
     /// changed.
     pub fn forget(&mut self, at: usize, is_sure: bool, now: UnixTime) -> bool {
         let Some(run) = self.runs.get(at) else { return false };
-        if !run.has_sbatch_ended && now.seconds_since(run.submitted_at) < SBATCH_SECONDS_MAX {
-            return false;
-        }
-        if !run.has_sbatch_ended && !is_sure {
-            let why = "whether it was submitted nobody can say: Slurm keeps no accounts; the same command submits it anew";
-            self.runs[at].outcome = Some(Outcome::Failed(why.to_owned()));
-            return true;
+        match unfound(run.submitted_at, run.has_sbatch_ended, is_sure, now) {
+            Unfound::NotYet => return false,
+            Unfound::Unknowable(why) => {
+                self.runs[at].outcome = Some(Outcome::Failed(why.to_owned()));
+                return true;
+            }
+            Unfound::Never => {}
         }
         let is_late = run.begin.is_some_and(|begin| begin.seconds_since(now) < SUBMIT_SECONDS);
         let has_other = match run.work {

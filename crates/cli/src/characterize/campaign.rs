@@ -1,6 +1,7 @@
 //! A campaign: the runs of one script alone, first without a cap and then under each, and what became of each. Pure: it
 //! says what to do next, and does nothing.
 
+use super::intent::Intent;
 use pillion_api::JobStatus;
 use pillion_core::profile::LessonKind;
 use pillion_core::{CapStep, SlurmJobId, UnixTime};
@@ -18,6 +19,9 @@ pub struct Campaign {
     pub subject: Subject,
     /// In the order of submission.
     pub runs: Vec<Run>,
+    /// The run, by its cap, that may have been submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) intent: Option<Intent<CapStep>>,
 }
 
 /// What is submitted again and again.
@@ -116,7 +120,7 @@ impl Wanted {
 impl Campaign {
     /// One that has not begun.
     pub fn new(subject: Subject) -> Self {
-        Self { subject, runs: Vec::new() }
+        Self { subject, runs: Vec::new(), intent: None }
     }
 
     /// Forgets what failed, so that it is tried anew.

@@ -2,7 +2,11 @@
 //! word alone would submit once more what Slurm holds still. Pure.
 
 use super::campaign::RunStatus;
+use pillion_core::UnixTime;
 use pillion_slurm::JobState;
+
+/// So long after its beginning an sbatch may still bring a job; it ends by itself before that ([`super::submit`]).
+pub(crate) const SBATCH_SECONDS_MAX: f64 = 180.0;
 
 /// What Slurm says of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +58,33 @@ pub(crate) fn objection(is_known: bool, slurm: &InSlurm) -> Option<RunStatus> {
     }
 }
 
+/// What that Slurm does not know of a run says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unfound {
+    /// Nothing yet: its sbatch may be under way.
+    NotYet,
+    /// It was not submitted.
+    Never,
+    /// It may have been, and Slurm has forgotten it: why, in one sentence.
+    Unknowable(&'static str),
+}
+
+/// Of a run that was to be submitted then and that Slurm does not know. `has_sbatch_ended`: with an answer; `is_sure`: whether the accounts
+/// were asked as well, so that Slurm cannot have forgotten it. Nothing is submitted twice unless its user says so.
+pub(crate) fn unfound(since: UnixTime, has_sbatch_ended: bool, is_sure: bool, now: UnixTime) -> Unfound {
+    if has_sbatch_ended {
+        Unfound::Never
+    } else if now.seconds_since(since) < SBATCH_SECONDS_MAX {
+        Unfound::NotYet
+    } else if is_sure {
+        Unfound::Never
+    } else {
+        Unfound::Unknowable(
+            "whether it was submitted nobody can say: Slurm keeps no accounts; the same command submits it anew",
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,5 +129,19 @@ mod tests {
         for lost in [failed(&InSlurm::Forgotten), accounts("RUNNING")] {
             assert!(lost.starts_with("neither the scheduler nor Slurm"), "{lost}");
         }
+    }
+
+    #[test]
+    fn what_slurm_does_not_know_is_submitted_again_only_where_that_is_sure() {
+        let at = UnixTime::from_epoch;
+        let of = |has_ended: bool, is_sure: bool, seconds: u64| {
+            unfound(at(1000), has_ended, is_sure, at(1000 + seconds))
+        };
+        for is_sure in [true, false] {
+            assert_eq!(of(true, is_sure, 0), Unfound::Never, "it was refused");
+            assert_eq!(of(false, is_sure, 179), Unfound::NotYet);
+        }
+        assert_eq!(of(false, true, 180), Unfound::Never);
+        assert!(matches!(of(false, false, 180), Unfound::Unknowable(_)));
     }
 }

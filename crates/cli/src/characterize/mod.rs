@@ -2,14 +2,15 @@
 //! taught; with `--gpus` with several numbers of GPUs (`counts`). The jobs do not depend on this process: it may be ended at any moment, and the same command follows them again.
 //!
 //! ```text
-//! script ─► campaign (what next?) ─► submit (sbatch)
-//!               ▲     └─► record (file)
+//! script ─► campaign (what next?) ─► intent, record (file), then submit (sbatch)
+//!               ▲     └─► settle (squeue, sacct: was it submitted?)
 //!               └── poll ◄── scheduler, then squeue (is it over?: fate)            campaign + profile ─► show
 //! ```
 
 pub mod campaign;
 mod counts;
 pub(crate) mod fate;
+mod intent;
 pub mod record;
 pub mod script;
 pub mod show;
@@ -25,6 +26,7 @@ use crate::output::Output;
 use campaign::{Campaign, Next, RunStatus, Subject, Wanted};
 use fate::InSlurm;
 use indicatif::{ProgressBar, ProgressStyle};
+use intent::{Intent, Settled};
 use pillion_api::StatusRequest;
 use pillion_core::device::Mechanism;
 use pillion_core::option::ColocateRequest;
@@ -75,7 +77,7 @@ pub async fn run(
     output.print(&show::answer(&following.campaign, &following.known))?;
     let is_open = following.campaign.next(&following.wanted) != Next::Done;
     if is_left || is_open {
-        eprintln!("pillion: the jobs go on; the same command follows them again");
+        eprintln!("{}", intent::goes_on(following.campaign.intent.as_ref()));
     }
     let is_complete = following.campaign.is_complete(&following.wanted);
     let is_as_asked = is_complete || (args.no_wait && is_open);
@@ -187,6 +189,8 @@ impl Following<'_> {
                 Err(error) => return Err(error),
             }
             match self.campaign.next(&self.wanted) {
+                // Nothing before it is known of the last one.
+                Next::Submit(_) if self.campaign.intent.is_some() => {}
                 Next::Submit(caps) => {
                     for cap in caps {
                         self.submit(cap).await?;
@@ -208,17 +212,56 @@ impl Following<'_> {
     }
 
     async fn submit(&mut self, cap: CapStep) -> Result<(), CliError> {
-        // Before: a record that cannot be written must not come to light when the job is there.
+        let intent = Intent::new(cap, self.clock.now());
+        let comment = script::comment(&self.campaign.subject);
+        let options =
+            [format!("--colocate={}", script::value(&self.settings, cap)), intent.option(comment.as_deref())];
+        // Before: who is cut off behind this finds by its token what was submitted.
+        self.campaign.intent = Some(intent);
         self.record.save(&self.campaign)?;
-        let option = format!("--colocate={}", script::value(&self.settings, cap));
-        let job_id = submit::submit(&self.campaign.subject, &[option], submit::TAKEN_ALONE).await?;
-        let submitted_at = self.clock.now();
-        self.campaign.runs.push(campaign::Run { cap, job_id, submitted_at, outcome: None });
+        let submitted = submit::submit(&self.campaign.subject, &options, submit::TAKEN_ALONE).await;
+        match submitted.map_err(CliError::from) {
+            Ok(job_id) => self.take_up(job_id)?,
+            Err(error) => {
+                if !intent::may_be_submitted(&error) {
+                    self.campaign.intent = None;
+                    self.record.save(&self.campaign)?;
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The run that was to be submitted is this job.
+    fn take_up(&mut self, job_id: SlurmJobId) -> Result<(), CliError> {
+        if let Some(Intent { what, at, .. }) = self.campaign.intent.take() {
+            self.campaign.runs.push(campaign::Run { cap: what, job_id, submitted_at: at, outcome: None });
+        }
         self.record.save(&self.campaign)
+    }
+
+    /// Finds out about a run that may have been submitted before.
+    async fn settle(&mut self) -> Result<(), CliError> {
+        let settled = intent::settle(self.campaign.intent.as_ref(), self.clock.now()).await?;
+        match settled {
+            Settled::Nothing | Settled::NotKnownYet => Ok(()),
+            Settled::Submitted(job_id) => self.take_up(job_id),
+            Settled::Never => {
+                self.campaign.intent = None;
+                self.record.save(&self.campaign)
+            }
+            Settled::Unknowable(why) => {
+                self.campaign.intent = None;
+                self.record.save(&self.campaign)?;
+                Err(CliError::Unknowable(why.to_owned()))
+            }
+        }
     }
 
     /// Asks what became of each open run, and of one that is over for what is known of the workload.
     async fn poll(&mut self) -> Result<(), CliError> {
+        self.settle().await?;
         let mut client = connect(self.address).await?;
         let statuses = self.statuses(&mut client).await?;
         let mut has_changed = false;

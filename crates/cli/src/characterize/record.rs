@@ -122,7 +122,7 @@ mod tests {
             outcome: None,
         };
         let subject = Subject { script: "/home/alice/x.sh".to_owned(), text, arguments, options };
-        Campaign { subject, runs: vec![run] }
+        Campaign { subject, runs: vec![run], intent: None }
     }
 
     #[test]

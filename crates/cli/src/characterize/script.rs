@@ -1,5 +1,6 @@
 //! What a batch script says of co-location itself, read as sbatch reads it: `#SBATCH` lines up to the first command.
 
+use super::campaign::Subject;
 use pillion_core::CapStep;
 use pillion_core::option::{self, ColocateOption, ColocateRequest};
 
@@ -54,6 +55,31 @@ pub(crate) fn options(words: &[&str]) -> Vec<(String, String)> {
     found
 }
 
+/// What its user comments the job with, in the script or by an option of the command line, which counts; with its blanks.
+pub(crate) fn comment(subject: &Subject) -> Option<String> {
+    let own = subject.options.iter().rev().find_map(|option| value_of("--comment", option));
+    own.or_else(|| {
+        let lines = directives(&subject.text).ok()?.map(|(line, _)| line).collect::<Vec<_>>();
+        let text: Vec<&str> = subject.text.lines().collect();
+        lines.iter().rev().find_map(|line| value_of("--comment", text.get(line - 1)?))
+    })
+}
+
+/// What stands behind the option in a line: up to the end of its quotes, else of its word.
+fn value_of(option: &str, line: &str) -> Option<String> {
+    let at = line.find(option)?;
+    let rest = line[at + option.len()..].strip_prefix(['=', ' ', '\t'])?.trim_start();
+    let is_typed = at == 0;
+    let value = match rest.chars().next() {
+        Some(quote @ ('"' | '\'')) => rest[1..].split(quote).next()?,
+        // A word of a command line is one, whatever is in it.
+        Some(_) if is_typed => rest,
+        Some(_) => rest.split_whitespace().next()?,
+        None => return None,
+    };
+    Some(value.to_owned())
+}
+
 /// The settings of the script's own `--colocate`; the last one counts.
 ///
 /// # Errors
@@ -95,6 +121,28 @@ pub fn value(settings: &ColocateRequest, cap: CapStep) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_user_comments_is_known_with_its_blanks() {
+        let of = |lines: &str, options: &[&str]| {
+            comment(&Subject {
+                script: "/x.sh".to_owned(),
+                text: format!("#!/bin/sh\n{lines}\ntrain\n#SBATCH --comment=late\n"),
+                arguments: Vec::new(),
+                options: options.iter().map(|option| (*option).to_owned()).collect(),
+            })
+        };
+        for (lines, told) in [
+            ("", None),
+            ("#SBATCH -J x", None),
+            ("#SBATCH -J x --comment=grant-7 -t 5", Some("grant-7")),
+            ("#SBATCH --comment \"grant 7, own\" -t 5", Some("grant 7, own")),
+            ("#SBATCH --comment='a b'\n#SBATCH --comment=c # d", Some("c")),
+        ] {
+            assert_eq!(of(lines, &[]).as_deref(), told, "{lines}");
+        }
+        assert_eq!(of("#SBATCH --comment=c", &["-t5", "--comment=d e"]).as_deref(), Some("d e"));
+    }
 
     #[test]
     fn the_settings_of_a_script_stay_and_the_cap_joins_them() {

@@ -103,7 +103,7 @@ async fn an_sbatch_that_slurmctld_answers_too_late_may_still_bring_a_job() {
     program(
         &harness,
         "squeue",
-        "for word; do case $word in --name=*) echo \"${word#--name=}|17|PENDING\" ;; esac; done",
+        "for word; do case $word in --name=*) echo \"17|PENDING|${word#--name=}\" ;; esac; done",
     );
     let told: Value = serde_json::from_str(&harness.run(words).await.out).expect("one object");
     assert_eq!((&told["alone"][0]["job_id"], calls(&harness).len()), (&"17".into(), 1), "{told}");

@@ -110,3 +110,107 @@ async fn a_job_that_slurm_has_forgotten_is_over() {
     assert!(said.contains("neither the scheduler nor Slurm knows it any more"), "{said}");
     assert_eq!((code, calls), (1, 0), "{said}");
 }
+
+/// An `sbatch` that keeps the comment of each call and then does this.
+fn submitting(harness: &Harness, lines: &str) {
+    let kept =
+        "for word; do case $word in --comment=*) echo \"${word#--comment=}\" >> sbatch.calls;; esac; done";
+    program(harness, "sbatch", &format!("{kept}\n{lines}"));
+}
+
+const LATE: &str =
+    "echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2; exit 1";
+/// Job 71 waits, with the comment of the first call.
+const THERE: &str =
+    "case \"$*\" in *%k*) echo \"71|PENDING|$(head -n 1 sbatch.calls)\";; *71*) echo '71|PENDING';; esac";
+
+#[tokio::test]
+async fn what_may_have_been_submitted_is_looked_for_and_not_submitted_twice() {
+    for words in ["train.sh", "--gpus 1 train.sh"] {
+        let harness = with_open_job();
+        std::fs::remove_dir_all(harness.folder.path().join("pillion")).expect("nothing is on record");
+        program(&harness, "squeue", "exit 0");
+        program(&harness, "sinfo", "echo 'n1|gpu*|gpu:4'");
+        submitting(&harness, LATE);
+        let (code, said, calls) = once(&harness, words).await;
+        assert!((code, calls) == (75, 1) && said.contains("Socket timed out"), "{code} {said}");
+        // Slurm does not have it yet, and may.
+        let (_, said, calls) = once(&harness, words).await;
+        assert_eq!(calls, 1, "{said}");
+        assert!(said.contains("whether the last run was submitted is not known yet"), "{said}");
+        // There it is.
+        program(&harness, "squeue", THERE);
+        let (_, said, calls) = once(&harness, words).await;
+        assert!(calls == 1 && said.contains("\"71\""), "{said}");
+        assert!(!said.contains("not known yet"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_killed_between_sbatch_and_its_record_finds_the_job_again_also_in_the_accounts() {
+    for words in ["train.sh", "--gpus 1 train.sh"] {
+        let harness = with_open_job();
+        std::fs::remove_dir_all(harness.folder.path().join("pillion")).expect("nothing is on record");
+        program(&harness, "squeue", "exit 0");
+        program(&harness, "sinfo", "echo 'n1|gpu*|gpu:4'");
+        // Here it is killed: the job is there, and nobody has read its number.
+        submitting(&harness, "kill -9 $$");
+        let (_, said, calls) = once(&harness, words).await;
+        assert_eq!(calls, 1, "{said}");
+        let token =
+            std::fs::read_to_string(harness.folder.path().join("sbatch.calls")).expect("it was called");
+        let line = format!("71|RUNNING|sbatch --parsable --comment={} train.sh", token.trim());
+        program(&harness, "sacct", &format!("case \"$*\" in *SubmitLine*) echo '{line}';; esac"));
+        let (_, said, calls) = once(&harness, words).await;
+        assert!(calls == 1 && said.contains("\"71\""), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_refused_is_submitted_anew_at_once() {
+    let harness = with_open_job();
+    std::fs::remove_dir_all(harness.folder.path().join("pillion")).expect("nothing is on record");
+    program(&harness, "squeue", "exit 0");
+    program(&harness, "sinfo", "echo 'n1|gpu*|gpu:4'");
+    submitting(&harness, "echo 'sbatch: error: Invalid account' >&2; exit 1");
+    for count in [1, 2] {
+        assert_eq!(once(&harness, "--gpus 1 train.sh").await.2, count);
+    }
+}
+
+#[tokio::test]
+async fn a_count_that_fits_no_node_takes_several_where_the_script_uses_them() {
+    let harness = with_open_job();
+    let place = harness.folder.path();
+    program(&harness, "squeue", "exit 0");
+    program(&harness, "sinfo", "printf 'n1|gpu*|gpu:4\\nn2|gpu*|gpu:4\\nn3|big|gpu:8\\n'");
+    program(&harness, "sbatch", "echo \"$*\" >> sbatch.calls; echo $((70 + $(wc -l < sbatch.calls)))");
+    std::fs::write(
+        place.join("several.sh"),
+        "#!/bin/sh\n#SBATCH --gres=gpu:4 --ntasks-per-node=4\nsrun train\n",
+    )
+    .expect("written");
+    std::fs::write(place.join("one.sh"), "#!/bin/sh\n#SBATCH --gres=gpu:4\ntrain\n").expect("written");
+    let (code, said, calls) = once(&harness, "--gpus 4,8 one.sh").await;
+    assert!(code == 65 && said.contains("8 GPUs do not fit on one node (4 at most)"), "{code} {said}");
+    assert_eq!(calls, 0, "before anything is submitted");
+    let (code, said, calls) = once(&harness, "--gpus 4,8 several.sh").await;
+    assert_eq!((code, calls), (0, 2), "{said}");
+    let lines = std::fs::read_to_string(place.join("sbatch.calls")).expect("it was called");
+    let asked: Vec<&str> = lines.lines().collect();
+    assert!(asked[0].contains("--gres=gpu:4 --nodes=1 --ntasks-per-node=4 "), "{lines}");
+    assert!(
+        asked[1].contains("--gres=gpu:4 --nodes=2 --ntasks-per-node=4 --dependency=afterany:71"),
+        "{lines}"
+    );
+    let told: Value =
+        serde_json::from_str(&said[..=said.rfind('}').expect("an object")]).expect("one object");
+    let nodes: Vec<&Value> = told["runs"].as_array().expect("runs").iter().map(|run| &run["nodes"]).collect();
+    assert_eq!(nodes, [1, 2]);
+    // As it began, whatever becomes of the partition.
+    program(&harness, "sinfo", "printf 'n1|gpu*|gpu:8\\n'");
+    assert_eq!(once(&harness, "--gpus 4,8 several.sh").await.2, 2);
+    // In another partition it fits.
+    let (_, said, calls) = once(&harness, "--again --sbatch=--partition=big --gpus 8 several.sh").await;
+    assert!(calls == 3 && said.contains("\"nodes\": 1"), "{said}");
+}

@@ -1,14 +1,14 @@
 //! How a workload scales over GPUs: each number of them, measured or estimated, with its interval.
 
 use super::parts::scrolling;
-use crate::chart;
+use crate::chart::{self, At, Counts};
 use crate::format;
 use maud::{Markup, html};
 use pillion_api::ScaleRun;
 use pillion_core::amount::Amount;
 use pillion_core::units::SECONDS_PER_HOUR;
 use pillion_scale::answers::break_even;
-use pillion_scale::{EFFICIENCY_USUAL, Measure, NodeShape, Row, Run, Source, Table};
+use pillion_scale::{EFFICIENCY_USUAL, Estimate, Measure, NodeShape, Row, Run, Source, Table};
 use std::collections::BTreeMap;
 
 /// A section a model of GPU on which these runs, of one workload, had several numbers of them; nothing where they had one.
@@ -37,9 +37,34 @@ fn section(model: &str, table: &Table) -> Markup {
                     (format::counted(found.measured_gpus.into(), "GPU")) " measured, "
                     (found.estimated.gpus) " with estimates" @if found.is_at_least { " or further" } "." }
             }
+            (pictures(table))
             (scrolling("How it scales", &rows(table, most)))
             p.note { "± and bands hold nine times of ten. Efficiency is what a GPU is worth, of what it is worth at the smallest number." }
         }
+    }
+}
+
+/// What stands in the table, over the numbers of GPUs.
+fn pictures(table: &Table) -> Markup {
+    let points = |value: fn(&Row) -> Option<Estimate>| -> Vec<At> {
+        let at = |row: &Row| {
+            Some(At { gpus: row.gpus, value: value(row)?, is_measured: row.source == Source::Measured })
+        };
+        table.rows.iter().filter_map(at).collect()
+    };
+    let smallest = table.rows.first().map_or(1.0, |row| f64::from(row.gpus));
+    let full = table.rows.iter().map(|row| f64::from(row.gpus) / smallest).collect();
+    let kept = vec![EFFICIENCY_USUAL; table.rows.len()];
+    let speedup = points(|row| Some(row.speedup_ratio));
+    let efficiency = points(|row| Some(row.efficiency_ratio));
+    let device_seconds = points(|row| Some(row.gpu_hours.times(SECONDS_PER_HOUR)));
+    let energy = points(|row| row.energy_joules);
+    let plain: fn(f64) -> String = |value| format::ratio(Some(value));
+    html! {
+        (chart::counts(&Counts { name: "Speedup, and if every GPU counted fully", points: &speedup, against: Some(full), tick: plain }))
+        (chart::counts(&Counts { name: "Efficiency, and the break-even", points: &efficiency, against: Some(kept), tick: |value| format::percent(Some(value)) }))
+        (chart::counts(&Counts { name: "GPU time of a run", points: &device_seconds, against: None, tick: |value| Amount::device_time(value).to_string() }))
+        (chart::counts(&Counts { name: "Energy of a run", points: &energy, against: None, tick: |value| Amount::energy(value).to_string() }))
     }
 }
 
@@ -101,7 +126,10 @@ mod tests {
         assert!(page.contains("How many GPUs on h&lt;100") && page.contains("2 GPUs measured"), "{page}");
         // 1, 2 and 4 were measured; 8 and 16 are estimated.
         assert_eq!(page.matches("<tr>").count(), 1 + 5, "{page}");
-        assert_eq!(page.matches("class=\"measured\"").count(), 3);
+        // Three points in each of three pictures, for nothing was metered, and in the table.
+        assert_eq!(page.matches("class=\"measured\"").count(), 3 * 4);
+        assert_eq!(page.matches("polygon class=\"band\"").count(), 3);
+        assert!(page.contains("Speedup, and if every") && !page.contains("Energy of a run"), "{page}");
         assert!(page.contains("estimated, two doublings out"), "{page}");
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::characterize::fate::SBATCH_SECONDS_MAX;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

@@ -26,7 +26,7 @@ fn next(runs: Vec<Run>, runs_each: usize) -> Next {
         arguments: Vec::new(),
         options: Vec::new(),
     };
-    Campaign { subject, runs }.next(&Wanted { caps: vec![cap(2), cap(6)], runs_each })
+    Campaign { subject, runs, intent: None }.next(&Wanted { caps: vec![cap(2), cap(6)], runs_each })
 }
 
 #[test]
@@ -53,7 +53,11 @@ fn what_failed_is_left_until_the_command_is_given_again() {
     assert_eq!(next(vec![run(10, TAUGHT), run(2, Some(failed())), run(6, None)], 1), Next::Wait);
     let subject =
         Subject { script: String::new(), text: String::new(), arguments: Vec::new(), options: Vec::new() };
-    let mut again = Campaign { subject, runs: vec![run(10, TAUGHT), run(2, Some(failed())), run(6, TAUGHT)] };
+    let mut again = Campaign {
+        subject,
+        runs: vec![run(10, TAUGHT), run(2, Some(failed())), run(6, TAUGHT)],
+        intent: None,
+    };
     let wanted = Wanted { caps: vec![cap(2), cap(6)], runs_each: 1 };
     assert!(!again.is_complete(&wanted));
     again.retry();

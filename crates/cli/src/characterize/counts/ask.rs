@@ -4,6 +4,9 @@
 use super::campaign::Count;
 use crate::characterize::script::{self, InvalidScript};
 
+/// The option of tasks that counts those of each node.
+const PER_NODE: &str = "--ntasks-per-node";
+
 /// By which option GPUs are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Option_ {
@@ -26,6 +29,18 @@ pub(super) struct Ask {
     tasks: Option<(&'static str, Option<u32>)>,
     /// It says `--colocate` itself, so that Slurm knows the option, and a run has to say no.
     is_colocated: bool,
+    nodes: NodesAsked,
+    /// In which it is to run, where the command line says so, and where the script does.
+    partition: [Option<String>; 2],
+}
+
+/// How many nodes a script asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodesAsked {
+    Nothing,
+    One,
+    /// Or perhaps several.
+    Several,
 }
 
 /// What a campaign over counts cannot run.
@@ -51,15 +66,21 @@ pub(super) enum CannotAsk {
 /// [`CannotAsk`], one sentence.
 pub(super) fn ask(text: &str, options: &[String], has_cpus: bool) -> Result<Ask, CannotAsk> {
     let directives = script::directives(text)?;
-    let lines = directives.map(|(_, words)| words).chain(options.iter().map(|option| words(option)));
+    let of_script = directives.map(|(_, words)| (false, words));
+    let lines = of_script.chain(options.iter().map(|option| (true, words(option))));
     let (mut own_count, mut tasks) = (1, None);
     let mut found = Ask {
         option: Option_::Gres { others: Vec::new() },
         gpu_type: None,
         tasks: None,
         is_colocated: false,
+        nodes: NodesAsked::Nothing,
+        partition: [None, None],
     };
-    for (name, value) in lines.flat_map(|words| script::options(&words)) {
+    let each = lines.flat_map(|(is_typed, words)| {
+        script::options(&words).into_iter().map(move |(name, value)| (is_typed, name, value))
+    });
+    for (is_typed, name, value) in each {
         match name.as_str() {
             "--gres" => {
                 let entries: Vec<&str> =
@@ -84,7 +105,9 @@ pub(super) fn ask(text: &str, options: &[String], has_cpus: bool) -> Result<Ask,
             "--array" | "-a" => return Err(CannotAsk::Array),
             "--cpus-per-gpu" if has_cpus => return Err(CannotAsk::CpusPerGpu),
             "--ntasks" | "-n" => tasks = Some(("--ntasks", value.parse::<u32>().ok())),
-            "--ntasks-per-node" => tasks = Some(("--ntasks-per-node", value.parse::<u32>().ok())),
+            PER_NODE => tasks = Some((PER_NODE, value.parse::<u32>().ok())),
+            "--nodes" | "-N" => found.nodes = nodes_asked(&value),
+            "--partition" | "-p" => found.partition[usize::from(!is_typed)] = Some(value),
             "--colocate" => found.is_colocated = true,
             _ => {}
         }
@@ -96,31 +119,45 @@ pub(super) fn ask(text: &str, options: &[String], has_cpus: bool) -> Result<Ask,
 }
 
 impl Ask {
-    /// The options of a run on one node, behind those of its user, so that these count.
+    /// The kind of GPU, where one is asked for.
+    pub(super) fn gpu_type(&self) -> Option<&str> {
+        self.gpu_type.as_deref()
+    }
+
+    /// Where it is to run, if it says so, as sbatch reads it: what is typed counts more than the environment, and that more than the
+    /// script.
+    pub(super) fn partition<'a>(&'a self, environment: Option<&'a str>) -> Option<&'a str> {
+        let [typed, script] = &self.partition;
+        typed.as_deref().or(environment).or(script.as_deref())
+    }
+
+    /// How many nodes it asks for.
+    pub(super) const fn nodes(&self) -> NodesAsked {
+        self.nodes
+    }
+
+    /// The options of a run, behind those of its user, so that these count.
     pub(super) fn options(&self, count: Count) -> Vec<String> {
-        let Count { gpus, cpus_per_gpu } = count;
+        let Count { gpus, nodes, .. } = count;
         let of_type = self.gpu_type.as_deref().map(|kind| format!("{kind}:")).unwrap_or_default();
-        let mut options = vec![match &self.option {
+        let each = gpus / nodes.max(1);
+        let mut options = Vec::new();
+        match &self.option {
             Option_::Gres { others } => {
-                let own = [format!("gpu:{of_type}{gpus}")];
-                format!(
-                    "--gres={}",
-                    own.iter().chain(others).map(String::as_str).collect::<Vec<_>>().join(",")
-                )
+                let own = [format!("gpu:{of_type}{each}")];
+                let all: Vec<&str> = own.iter().chain(others).map(String::as_str).collect();
+                options.push(format!("--gres={}", all.join(",")));
             }
-            Option_::Gpus => format!("--gpus={of_type}{gpus}"),
-            Option_::GpusPerNode => format!("--gpus-per-node={of_type}{gpus}"),
-        }];
-        options.push("--nodes=1".to_owned());
-        let tasks = match self.tasks {
-            Some((name, None)) => {
-                options.push(format!("{name}={gpus}"));
-                gpus
+            Option_::Gpus => {
+                options.push(format!("--gpus={of_type}{gpus}"));
+                // As many on each: of a sum Slurm might put more on one node than on another.
+                options.extend((nodes > 1).then(|| format!("--gpus-per-node={of_type}{each}")));
             }
-            Some((_, Some(tasks))) => tasks.max(1),
-            None => 1,
-        };
-        if let Some(cpus) = cpus_per_gpu {
+            Option_::GpusPerNode => options.push(format!("--gpus-per-node={of_type}{each}")),
+        }
+        options.push(format!("--nodes={nodes}"));
+        let tasks = self.tasks_of(count, &mut options);
+        if let Some(cpus) = count.cpus_per_gpu {
             options.push(format!("--cpus-per-task={}", cpus.saturating_mul(gpus).div_ceil(tasks)));
         }
         if self.is_colocated {
@@ -128,6 +165,32 @@ impl Ask {
         }
         options
     }
+
+    /// How many tasks a run has, on all nodes, and what says so where the script does not.
+    fn tasks_of(&self, count: Count, options: &mut Vec<String>) -> u32 {
+        let Count { gpus, nodes, .. } = count;
+        match self.tasks {
+            Some((name, None)) => {
+                let own = if name == PER_NODE { gpus / nodes.max(1) } else { gpus };
+                options.push(format!("{name}={own}"));
+                gpus
+            }
+            Some((PER_NODE, Some(tasks))) => tasks.max(1).saturating_mul(nodes),
+            // Fewer than nodes leave nodes without one, and Slurm gives none for them.
+            Some((name, Some(tasks))) if tasks < nodes => {
+                options.push(format!("{name}={nodes}"));
+                nodes
+            }
+            Some((_, Some(tasks))) => tasks.max(1),
+            None => nodes.max(1),
+        }
+    }
+}
+
+/// `1`, `2`, `1-4`, `2,4`; what is none of these may be several.
+fn nodes_asked(value: &str) -> NodesAsked {
+    let most = value.rsplit(['-', ',']).next().unwrap_or_default();
+    if most.trim() == "1" { NodesAsked::One } else { NodesAsked::Several }
 }
 
 fn words(option: &str) -> Vec<&str> {
@@ -155,7 +218,7 @@ mod tests {
     fn asked(lines: &str, options: &[&str]) -> Result<Vec<String>, CannotAsk> {
         let text = format!("#!/bin/sh\n{lines}\ntrain\n#SBATCH --array=1-9\n");
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-        ask(&text, &options, true).map(|ask| ask.options(Count { gpus: 2, cpus_per_gpu: None }))
+        ask(&text, &options, true).map(|ask| ask.options(Count { gpus: 2, nodes: 1, cpus_per_gpu: None }))
     }
 
     #[test]
@@ -185,10 +248,53 @@ mod tests {
     }
 
     #[test]
+    fn on_several_nodes_each_has_as_many_gpus_and_ranks() {
+        let on_two = |lines: &str| {
+            let ask = ask(&format!("#!/bin/sh\n{lines}\n"), &[], true).unwrap();
+            ask.options(Count { gpus: 8, nodes: 2, cpus_per_gpu: Some(4) }).join(" ")
+        };
+        assert_eq!(on_two("#SBATCH --gres=gpu:a100:4"), "--gres=gpu:a100:4 --nodes=2 --cpus-per-task=16");
+        assert_eq!(on_two("#SBATCH -G 4"), "--gpus=8 --gpus-per-node=4 --nodes=2 --cpus-per-task=16");
+        assert_eq!(
+            on_two("#SBATCH --gpus-per-node=4 --ntasks-per-node=4"),
+            "--gpus-per-node=4 --nodes=2 --ntasks-per-node=4 --cpus-per-task=4"
+        );
+        assert_eq!(
+            on_two("#SBATCH --gres=gpu:4 -n 4"),
+            "--gres=gpu:4 --nodes=2 --ntasks=8 --cpus-per-task=4"
+        );
+        // One a node starts the ranks there (torchrun).
+        assert_eq!(
+            on_two("#SBATCH --gres=gpu:4 --ntasks-per-node=1"),
+            "--gres=gpu:4 --nodes=2 --cpus-per-task=16"
+        );
+        assert_eq!(
+            on_two("#SBATCH --gres=gpu:4 -n1"),
+            "--gres=gpu:4 --nodes=2 --ntasks=2 --cpus-per-task=16"
+        );
+    }
+
+    #[test]
+    fn what_a_script_says_of_nodes_and_partition_is_known() {
+        let of = |lines: &str, options: &[&str]| {
+            let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+            ask(&format!("#!/bin/sh\n{lines}\n"), &options, false).unwrap()
+        };
+        assert_eq!(of("", &[]).nodes(), NodesAsked::Nothing);
+        assert_eq!(of("#SBATCH -N 1", &[]).nodes(), NodesAsked::One);
+        for several in ["-N2", "--nodes=1-4", "--nodes 2", "--nodes=1,2"] {
+            assert_eq!(of(&format!("#SBATCH {several}"), &[]).nodes(), NodesAsked::Several, "{several}");
+        }
+        let low = of("#SBATCH -p low", &[]);
+        assert_eq!((low.partition(None), low.partition(Some("env"))), (Some("low"), Some("env")));
+        assert_eq!(of("#SBATCH -p low", &["-phigh"]).partition(Some("env")), Some("high"));
+    }
+
+    #[test]
     fn cpus_of_a_gpu_are_those_of_its_tasks() {
         let cpus = |lines: &str| {
             let ask = ask(&format!("#!/bin/sh\n{lines}\n"), &[], true).unwrap();
-            ask.options(Count { gpus: 4, cpus_per_gpu: Some(8) }).pop().unwrap()
+            ask.options(Count { gpus: 4, nodes: 1, cpus_per_gpu: Some(8) }).pop().unwrap()
         };
         assert_eq!(cpus("#SBATCH --gres=gpu:1 -c 4"), "--cpus-per-task=32");
         assert_eq!(cpus("#SBATCH --gres=gpu:2 --ntasks=2"), "--cpus-per-task=8");

@@ -2,6 +2,7 @@
 //! do next, and does nothing.
 
 use crate::characterize::campaign::Subject;
+use crate::characterize::intent::Intent;
 use pillion_core::{SlurmJobId, UnixTime};
 use pillion_scale::{Measure, Run as Timed, Workload};
 use serde::{Deserialize, Serialize};
@@ -12,9 +13,17 @@ const UNKNOWN_SECONDS_MAX: f64 = 120.0;
 /// What a run is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Count {
+    /// On all of its nodes.
     pub(super) gpus: u32,
+    #[serde(default = "one_node")]
+    pub(super) nodes: u32,
     /// As the script says where the campaign does not set them.
     pub(super) cpus_per_gpu: Option<u32>,
+}
+
+/// Of a record that was written when there was no other.
+const fn one_node() -> u32 {
+    1
 }
 
 /// What is measured, and what was.
@@ -24,6 +33,9 @@ pub(super) struct Campaign {
     pub(super) subject: Subject,
     /// In the order of submission.
     pub(super) runs: Vec<Run>,
+    /// The run that may have been submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) intent: Option<Intent<Count>>,
 }
 
 /// One submitted run.
@@ -76,13 +88,13 @@ pub(super) enum Standing {
 }
 
 impl Wanted {
-    /// Every combination.
-    pub(super) fn of(gpus: &[u32], cpus: &[u32], runs_each: usize) -> Self {
+    /// Every combination. `gpus`: with the nodes that each takes.
+    pub(super) fn of(gpus: &[(u32, u32)], cpus: &[u32], runs_each: usize) -> Self {
         let cpus: Vec<Option<u32>> =
             if cpus.is_empty() { vec![None] } else { cpus.iter().copied().map(Some).collect() };
-        let each = |gpus: &u32| {
+        let each = |(gpus, nodes): &(u32, u32)| {
             cpus.iter()
-                .map(|cpus_per_gpu| Count { gpus: *gpus, cpus_per_gpu: *cpus_per_gpu })
+                .map(|cpus_per_gpu| Count { gpus: *gpus, nodes: *nodes, cpus_per_gpu: *cpus_per_gpu })
                 .collect::<Vec<_>>()
         };
         let mut counts: Vec<Count> = gpus.iter().flat_map(each).collect();
@@ -99,7 +111,7 @@ impl Wanted {
 
 impl Campaign {
     pub(super) fn new(subject: Subject) -> Self {
-        Self { subject, runs: Vec::new() }
+        Self { subject, runs: Vec::new(), intent: None }
     }
 
     /// Forgets what failed, so that it is tried anew.
@@ -122,6 +134,13 @@ impl Campaign {
     /// its way to the data, and be slower for it.
     pub(super) fn last_open(&self) -> Option<SlurmJobId> {
         self.runs.iter().rev().find(|run| run.outcome.is_none()).map(|run| run.job_id)
+    }
+
+    /// On how many nodes a run of so many GPUs was submitted before: another number of nodes would be another experiment.
+    pub(super) fn nodes_before(&self, gpus: u32) -> Option<u32> {
+        let submitted = self.runs.iter().map(|run| run.count);
+        let mut counts = submitted.chain(self.intent.as_ref().map(|intent| intent.what));
+        counts.find(|count| count.gpus == gpus).map(|count| count.nodes)
     }
 
     /// Those that are not over.
@@ -151,7 +170,7 @@ impl Campaign {
     pub(super) fn workload(&self, name: &str) -> Workload {
         let runs = self.runs.iter().filter_map(|run| match run.outcome {
             Some(Outcome::Measured { elapsed_seconds, cpus }) => Some(Timed {
-                nodes: Some(1),
+                nodes: Some(run.count.nodes),
                 gpus: run.count.gpus,
                 cpus,
                 seconds: elapsed_seconds,
@@ -187,8 +206,9 @@ pub(super) fn standing(run: &Run, seen: Option<&Seen>, now: UnixTime) -> Standin
         "COMPLETED" if seen.elapsed_seconds <= 0.0 => Standing::Over(Outcome::Failed(
             "it took less than a second, which is no measure of anything".to_owned(),
         )),
-        "COMPLETED" if seen.nodes.is_some_and(|nodes| nodes != 1) => {
-            Standing::Over(Outcome::Failed("it ran on several nodes, which is another experiment".to_owned()))
+        "COMPLETED" if seen.nodes.is_some_and(|nodes| nodes != run.count.nodes) => {
+            let nodes = crate::format::counted(run.count.nodes as usize, "node");
+            Standing::Over(Outcome::Failed(format!("it did not run on {nodes}, which is another experiment")))
         }
         "COMPLETED" => {
             Standing::Over(Outcome::Measured { elapsed_seconds: seen.elapsed_seconds, cpus: seen.cpus })
@@ -206,7 +226,11 @@ mod tests {
     use super::*;
 
     fn count(gpus: u32) -> Count {
-        Count { gpus, cpus_per_gpu: None }
+        Count { gpus, nodes: 1, cpus_per_gpu: None }
+    }
+
+    fn on_one(gpus: &[u32]) -> Vec<(u32, u32)> {
+        gpus.iter().map(|gpus| (*gpus, 1)).collect()
     }
 
     fn run(gpus: u32, outcome: impl Into<Option<Outcome>>) -> Run {
@@ -229,12 +253,12 @@ mod tests {
             arguments: Vec::new(),
             options: Vec::new(),
         };
-        Campaign { subject, runs }
+        Campaign { subject, runs, intent: None }
     }
 
     #[test]
     fn what_is_missing_is_run_the_fewest_first_and_one_after_the_other() {
-        let wanted = Wanted::of(&[4, 1, 2, 1], &[], 1);
+        let wanted = Wanted::of(&on_one(&[4, 1, 2, 1]), &[], 1);
         let begun = campaign(vec![]);
         assert_eq!(begun.missing(&wanted), [1, 2, 4].map(count));
         assert_eq!(begun.last_open(), None);
@@ -246,12 +270,16 @@ mod tests {
         assert!(!cut_off.is_over(&wanted));
         let done = campaign(vec![run(1, measured(9.0)), run(2, measured(5.0)), run(4, measured(4.0))]);
         assert!(done.is_over(&wanted) && done.is_complete(&wanted) && done.last_open().is_none());
-        assert_eq!(done.missing(&Wanted::of(&[1, 2], &[], 2)), [1, 2].map(count), "twice was asked for");
+        assert_eq!(
+            done.missing(&Wanted::of(&on_one(&[1, 2]), &[], 2)),
+            [1, 2].map(count),
+            "twice was asked for"
+        );
     }
 
     #[test]
     fn what_failed_keeps_no_other_count_from_being_measured_and_is_tried_when_asked_again() {
-        let wanted = Wanted::of(&[1, 2], &[], 2);
+        let wanted = Wanted::of(&on_one(&[1, 2]), &[], 2);
         let mut of_two = campaign(vec![run(1, failed()), run(2, measured(5.0))]);
         assert_eq!(of_two.missing(&wanted), [count(2)], "one GPU may have too little memory");
         of_two.retry();
@@ -261,7 +289,7 @@ mod tests {
 
     #[test]
     fn cpus_are_varied_at_each_count() {
-        let wanted = Wanted::of(&[1, 2], &[8, 4], 1);
+        let wanted = Wanted::of(&on_one(&[1, 2]), &[8, 4], 1);
         let told: Vec<_> = wanted.counts.iter().map(|it| (it.gpus, it.cpus_per_gpu)).collect();
         assert_eq!(told, [(1, Some(4)), (1, Some(8)), (2, Some(4)), (2, Some(8))]);
         assert_eq!(wanted.run_count(), 4);
@@ -302,5 +330,31 @@ mod tests {
             workload.runs.iter().map(|run| (run.gpus, run.seconds)).collect::<Vec<_>>(),
             [(1, 9.0), (4, 4.0)]
         );
+    }
+
+    #[test]
+    fn a_run_on_several_nodes_counts_where_it_had_them() {
+        let on_two = Run { count: Count { nodes: 2, ..count(8) }, ..run(8, None::<Outcome>) };
+        let stands = |nodes: u32| {
+            let state = "COMPLETED".to_owned();
+            let seen = Seen {
+                state,
+                elapsed_seconds: 60.0,
+                nodes: Some(nodes),
+                cpus: Some(4),
+                reason: String::new(),
+            };
+            standing(&on_two, Some(&seen), UnixTime::from_epoch(1100))
+        };
+        assert_eq!(stands(2), Standing::Over(measured(60.0)));
+        assert!(matches!(stands(1), Standing::Over(Outcome::Failed(_))));
+        let done = campaign(vec![Run { outcome: Some(measured(60.0)), ..on_two }]);
+        assert_eq!(done.workload("x.sh").runs[0].nodes, Some(2));
+    }
+
+    #[test]
+    fn a_record_of_before_is_of_one_node() {
+        let read: Count = serde_json::from_str(r#"{"gpus": 4, "cpus_per_gpu": null}"#).unwrap();
+        assert_eq!(read, count(4));
     }
 }

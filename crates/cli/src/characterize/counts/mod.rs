@@ -3,18 +3,21 @@
 //! moment, and the same command follows them again.
 //!
 //! ```text
-//! script ─► ask (how it asks for GPUs) ─► campaign (what is missing?) ─► sbatch, each after the one before
-//!                                             ▲     └─► record (file)
+//! script ─► ask (how it asks for GPUs), place (on how many nodes?) ─► campaign (what is missing?) ─► intent, record (file), then sbatch
+//!                                             ▲     └─► settle (squeue, sacct: was it submitted?)
 //!                                             └── accounts ◄── squeue, sacct        campaign ─► show ─► pillion-scale
 //! ```
 
 mod accounts;
 mod ask;
 mod campaign;
+mod place;
 mod show;
 
+use super::intent::{self, Intent, Settled};
 use super::record::Record;
-use super::{Subject, submit, unusable};
+use super::slurm::told;
+use super::{Subject, script, submit, unusable};
 use crate::args::CharacterizeArgs;
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
@@ -22,7 +25,8 @@ use crate::output::Output;
 use ask::Ask;
 use campaign::{Campaign, Count, Run, Standing, Wanted, standing};
 use indicatif::ProgressBar;
-use pillion_core::Clock;
+use pillion_core::{Clock, SlurmJobId};
+use place::Nodes;
 use std::time::Duration;
 
 /// How often Slurm is asked for the jobs.
@@ -40,8 +44,9 @@ pub(super) async fn run(
     let subject = super::subject(args)?;
     let ask = ask::ask(&subject.text, &subject.options, !args.cpus.is_empty())
         .map_err(|error| unusable(&args.script, &error.to_string()))?;
-    let wanted = Wanted::of(&args.gpus, &args.cpus, usize::from(args.runs));
     let (record, campaign) = open(args, subject)?;
+    let placed = placed(args, &ask, &campaign).await?;
+    let wanted = Wanted::of(&placed, &args.cpus, usize::from(args.runs));
     let mut following = Following { clock, ask, wanted, record, campaign, standings: Vec::new() };
     let is_left = tokio::select! {
         outcome = following.follow(args.no_wait) => {
@@ -54,10 +59,40 @@ pub(super) async fn run(
     output.print(&show::answer(campaign, standings, &name(args)))?;
     let is_open = !campaign.is_over(wanted);
     if is_left || is_open {
-        eprintln!("pillion: the jobs go on; the same command follows them again");
+        eprintln!("{}", intent::goes_on(campaign.intent.as_ref()));
     }
     let is_as_asked = campaign.is_complete(wanted) || (args.no_wait && is_open);
     Ok(if is_as_asked && !is_left { exit::OK } else { exit::PROBLEM })
+}
+
+/// Each number of GPUs with the nodes that it takes: as before, where it ran before. Where Slurm tells of no GPUs, one.
+async fn placed(
+    args: &CharacterizeArgs,
+    ask: &Ask,
+    campaign: &Campaign,
+) -> Result<Vec<(u32, u32)>, CliError> {
+    let mut nodes = None;
+    let mut placed = Vec::new();
+    for gpus in &args.gpus {
+        if let Some(before) = campaign.nodes_before(*gpus) {
+            placed.push((*gpus, before));
+            continue;
+        }
+        if nodes.is_none() {
+            let format = format!("--format={}", place::SINFO_FORMAT);
+            let sinfo = told("sinfo", &["--noheader", "--all", "--Node", &format]).await?;
+            let environment = super::variable("SBATCH_PARTITION");
+            nodes = Some(Nodes::read(&sinfo, ask.partition(environment.as_deref()), ask.gpu_type()));
+        }
+        let on = match nodes.as_ref().and_then(Option::as_ref) {
+            None => 1,
+            Some(nodes) => nodes
+                .for_run(*gpus, ask.nodes(), &campaign.subject.text)
+                .map_err(|error| unusable(&args.script, &error.to_string()))?,
+        };
+        placed.push((*gpus, on));
+    }
+    Ok(placed)
 }
 
 /// What people call it.
@@ -97,11 +132,7 @@ impl Following<'_> {
         let bar = ProgressBar::new(self.wanted.run_count() as u64).with_style(super::style());
         bar.enable_steady_tick(Duration::from_secs(1));
         loop {
-            // Each is on record before the next is submitted: who is cut off here goes on with what is missing.
-            for count in self.campaign.missing(&self.wanted) {
-                self.submit(count).await?;
-            }
-            match self.poll().await {
+            match self.step().await {
                 Ok(()) => {}
                 Err(CliError::SlurmBusy(_)) if !is_once => {
                     bar.set_message("Slurm does not answer; the jobs go on");
@@ -119,15 +150,61 @@ impl Following<'_> {
         Ok(())
     }
 
+    /// Submits what is missing, once it is known of all before whether they were submitted; then asks what became of them.
+    async fn step(&mut self) -> Result<(), CliError> {
+        if self.settle().await? {
+            for count in self.campaign.missing(&self.wanted) {
+                self.submit(count).await?;
+            }
+        }
+        self.poll().await
+    }
+
     async fn submit(&mut self, count: Count) -> Result<(), CliError> {
-        // Before: a record that cannot be written must not come to light when the job is there.
-        self.record.save(&self.campaign)?;
+        let intent = Intent::new(count, self.clock.now());
         let mut options = self.ask.options(count);
         options.extend(self.campaign.last_open().map(|job| format!("--dependency=afterany:{job}")));
-        let job_id = submit::plain(&self.campaign.subject, &options).await?;
-        let submitted_at = self.clock.now();
-        self.campaign.runs.push(Run { count, job_id, submitted_at, outcome: None });
+        options.push(intent.option(script::comment(&self.campaign.subject).as_deref()));
+        // Before: who is cut off behind this finds by its token what was submitted.
+        self.campaign.intent = Some(intent);
+        self.record.save(&self.campaign)?;
+        match submit::plain(&self.campaign.subject, &options).await {
+            Ok(job_id) => self.take_up(job_id),
+            Err(error) => {
+                if !intent::may_be_submitted(&error) {
+                    self.forget_intent()?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The run that was to be submitted is this job.
+    fn take_up(&mut self, job_id: SlurmJobId) -> Result<(), CliError> {
+        if let Some(Intent { what, at, .. }) = self.campaign.intent.take() {
+            self.campaign.runs.push(Run { count: what, job_id, submitted_at: at, outcome: None });
+        }
         self.record.save(&self.campaign)
+    }
+
+    fn forget_intent(&mut self) -> Result<(), CliError> {
+        self.campaign.intent = None;
+        self.record.save(&self.campaign)
+    }
+
+    /// Finds out about a run that may have been submitted before; true where none such is left.
+    async fn settle(&mut self) -> Result<bool, CliError> {
+        match intent::settle(self.campaign.intent.as_ref(), self.clock.now()).await? {
+            Settled::Nothing => {}
+            Settled::Submitted(job_id) => self.take_up(job_id)?,
+            Settled::Never => self.forget_intent()?,
+            Settled::NotKnownYet => return Ok(false),
+            Settled::Unknowable(why) => {
+                self.forget_intent()?;
+                return Err(CliError::Unknowable(why.to_owned()));
+            }
+        }
+        Ok(true)
     }
 
     /// Asks what became of each open run.

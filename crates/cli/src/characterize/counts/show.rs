@@ -17,6 +17,7 @@ struct Characterized {
 #[derive(Serialize)]
 struct RunRow {
     gpus: u32,
+    nodes: u32,
     cpus_per_gpu: Option<u32>,
     job_id: String,
     state: &'static str,
@@ -33,8 +34,8 @@ fn row(run: &Run, standing: Option<&Standing>) -> RunRow {
         (None, Some(Standing::Open(state, detail))) => (*state, None, detail.clone()),
         (None, _) => ("waiting", None, String::new()),
     };
-    let (gpus, cpus_per_gpu) = (run.count.gpus, run.count.cpus_per_gpu);
-    RunRow { gpus, cpus_per_gpu, job_id: run.job_id.to_string(), state, elapsed_seconds, detail }
+    let super::campaign::Count { gpus, nodes, cpus_per_gpu } = run.count;
+    RunRow { gpus, nodes, cpus_per_gpu, job_id: run.job_id.to_string(), state, elapsed_seconds, detail }
 }
 
 /// The whole answer. `name`: as people call the script.
@@ -45,10 +46,11 @@ pub(super) fn answer(campaign: &Campaign, standings: &[Option<Standing>], name: 
         .enumerate()
         .map(|(at, run)| row(run, standings.get(at).and_then(Option::as_ref)))
         .collect();
-    let mut table = Table::new(&[">GPUS", ">CPUS_PER_GPU", "JOBID", "STATE", ">TIME", "DETAIL"]);
+    let mut table = Table::new(&[">GPUS", ">NODES", ">CPUS_PER_GPU", "JOBID", "STATE", ">TIME", "DETAIL"]);
     for row in &rows {
         table.push(vec![
             row.gpus.to_string(),
+            row.nodes.to_string(),
             row.cpus_per_gpu.map(|cpus| cpus.to_string()).unwrap_or_default(),
             row.job_id.clone(),
             row.state.to_owned(),

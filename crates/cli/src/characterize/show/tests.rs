@@ -53,7 +53,7 @@ fn runs_speeds_and_what_they_mean_stand_below_each_other() {
         profile: Some(profile),
         workload_name: Some("alice/bert".to_owned()),
     };
-    let answer = answer(&Campaign { subject, runs }, &known);
+    let answer = answer(&Campaign { subject, runs, intent: None }, &known);
     let text = Output::new(Format::Table, true).render(&answer);
     insta::assert_snapshot!(text);
     let json: serde_json::Value = serde_json::from_str(&answer.json).unwrap();

@@ -1,6 +1,10 @@
 //! Small pictures in SVG. Each stands beside the number that it shows, or above a table of them: who cannot see it loses
 //! nothing, so screen readers pass it over.
 
+mod counts;
+
+pub(crate) use counts::{At, Counts, counts};
+
 use crate::format;
 use maud::{Markup, html};
 
