@@ -135,6 +135,7 @@ fn device(node: &NodeName, number: u32, devices: Devices) -> anyhow::Result<Devi
         expected_end_at: None,
         isolation: pillion_core::isolation::Isolation::Shared,
         first_run: None,
+        guest: None,
     };
     Ok(DeviceView {
         node: node.clone(),

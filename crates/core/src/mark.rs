@@ -42,6 +42,7 @@ const FIELDS: [&str; 22] = [
 
 /// What is known of a managed job from Slurm alone. Its texts are short, and a long queue has many: they stand in the mark itself.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of the text, and says something else")]
 pub struct Mark {
     /// `w`: digest of the script or of the profile name, 16 hexadecimal digits, with nothing in clear.
     pub workload_digest: CompactString,
