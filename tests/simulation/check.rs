@@ -3,7 +3,7 @@
 use crate::world::{BOUND_SECONDS, World};
 use pillion_core::invariant::{Violation, check_occupants};
 use pillion_core::mark::Mark;
-use pillion_core::{GresType, JobStart, NodeName, SlurmJobId};
+use pillion_core::{GresType, JobStart, NodeName};
 use pillion_fake_slurm::FakeCall;
 use pillion_scheduler::scan::Scan;
 use pillion_scheduler::view::occupants;
@@ -71,15 +71,14 @@ impl World {
                 self.sent_back.entry(requeue.start.job_id).or_insert(requeue.start);
             }
             if requeue.cause == RequeueCause::MadeRoom {
-                assert!(self.is_guest(requeue.start.job_id), "{} makes room and is no guest", requeue.start);
+                assert!(
+                    self.guests.contains(&requeue.start.job_id),
+                    "{} makes room and is no guest",
+                    requeue.start
+                );
                 self.made_room.insert(requeue.start);
             }
         }
-    }
-
-    fn is_guest(&self, id: SlurmJobId) -> bool {
-        let job = self.slurm.job(id);
-        job.is_some_and(|job| job.mark.ok().flatten().is_some_and(|mark| mark.as_guest))
     }
 
     /// Nobody is requeued but who died with his partner or was to be sent back, and he once; from then on he runs alone. A guest is no
@@ -92,7 +91,7 @@ impl World {
                 requeued.clear();
             }
             let FakeCall::Requeue { ok: true, job, .. } = call else { continue };
-            if self.is_guest(*job) {
+            if self.guests.contains(job) {
                 // As often as somebody needs its device.
                 let made_room = self.made_room.iter().any(|start| start.job_id == *job);
                 let is_known = made_room || self.victims.contains_key(job);

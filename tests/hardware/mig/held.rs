@@ -2,6 +2,7 @@
 //! agent loads it, with its clock. Six seconds at most, and whoever is in the way by name.
 
 use super::node::{Node, Program};
+use pillion_agent::config::BackendKind;
 use pillion_agent::health::Health;
 use pillion_agent::inventory::{self, Site};
 use pillion_agent::mechanism::mig::announce::Announcer;
@@ -46,7 +47,8 @@ impl Agent {
         let policy = MigPolicy { is_enabled: true, may_toggle: true };
         let record = path(disk.path());
         let instances = Announcer { policy, record: record.clone(), boot_id: "boot".to_owned() };
-        let site = Site { gres_type: Box::new(|_| None), instances };
+        let backend = BackendKind::Nvidia;
+        let site = Site { backend, gres_type: Box::new(|_| None), instances };
         let mut nvidia = node.cutter();
         let device = inventory::ask(&mut nvidia, &site).unwrap().remove(0);
         let record = Record::open(record, "boot", Duration::from_secs(6)).unwrap();

@@ -56,6 +56,8 @@ pub(crate) struct World {
     pub(crate) victims: BTreeMap<SlurmJobId, JobStart>,
     /// Who was to be sent back for a promise, each job's first time.
     pub(crate) sent_back: BTreeMap<SlurmJobId, JobStart>,
+    /// Who was submitted as a guest.
+    pub(crate) guests: BTreeSet<SlurmJobId>,
     /// Guests that were to make room.
     pub(crate) made_room: BTreeSet<JobStart>,
     started: BTreeSet<JobStart>,
@@ -137,6 +139,7 @@ impl World {
             dying: Vec::new(),
             victims: BTreeMap::new(),
             sent_back: BTreeMap::new(),
+            guests: BTreeSet::new(),
             made_room: BTreeSet::new(),
             started: BTreeSet::new(),
             is_slurmctld_down: false,

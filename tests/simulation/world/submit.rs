@@ -101,6 +101,12 @@ impl World {
             tasks.into_iter().map(|task| SlurmJobId::array_task(id.id, task)).collect()
         });
         for id in ids {
+            // A number may be given again.
+            if mark.as_guest {
+                self.guests.insert(id);
+            } else {
+                self.guests.remove(&id);
+            }
             let work = if is_lie && !is_wide {
                 let seconds = self.rng.random_range(60.0..200.0);
                 Work {
