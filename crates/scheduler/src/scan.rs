@@ -61,6 +61,10 @@ pub struct Scan {
 }
 
 impl Scan {
+    /// Whether a job was submitted as a guest.
+    pub fn is_guest(&self, id: SlurmJobId) -> bool {
+        self.jobs.get(&id).and_then(mark_of).is_some_and(|mark| mark.as_guest)
+    }
     /// From Slurm's answers, keeping only the pool's nodes.
     pub fn new(
         at: UnixTime,

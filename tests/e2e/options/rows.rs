@@ -106,7 +106,7 @@ pub(super) static UNTOUCHED: [Row; 30] = [
 
 /// Refused for everybody but root, with a part of what is said.
 pub(super) static REFUSED: [(&str, &str); 16] = [
-    ("--gres=gpu:1 --colocate=maybe", "unknown setting 'maybe'; allowed are yes, no, max-slowdown=R"),
+    ("--gres=gpu:1 --colocate=maybe", "unknown setting 'maybe'; allowed are yes, no, guest, max-slowdown=R"),
     ("--gres=gpu:1 --colocate=max-slowdown=0.5", "write a number from 1 to 10"),
     ("--gres=gpu:1 --colocate=max-slowdown=fast", "write a number from 1 to 10"),
     ("--gres=gpu:1 --colocate=memory=lots", "such as 8G"),

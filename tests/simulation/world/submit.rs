@@ -42,6 +42,15 @@ impl World {
         }
     }
 
+    /// Who is a guest; a number may be given again.
+    fn keep_class(&mut self, id: SlurmJobId, as_guest: bool) {
+        if as_guest {
+            self.guests.insert(id);
+        } else {
+            self.guests.remove(&id);
+        }
+    }
+
     pub(super) fn submit(&mut self) {
         let unfinished = self.works.keys().filter(|id| !is_over(&self.slurm, **id)).count();
         if unfinished >= JOBS_MAX || self.is_slurmctld_down {
@@ -101,12 +110,7 @@ impl World {
             tasks.into_iter().map(|task| SlurmJobId::array_task(id.id, task)).collect()
         });
         for id in ids {
-            // A number may be given again.
-            if mark.as_guest {
-                self.guests.insert(id);
-            } else {
-                self.guests.remove(&id);
-            }
+            self.keep_class(id, mark.as_guest);
             let work = if is_lie && !is_wide {
                 let seconds = self.rng.random_range(60.0..200.0);
                 Work {

@@ -130,7 +130,7 @@ fn repetition(replay: &Replay, by_key: &[KeyRepetition]) -> Measure {
     Measure {
         value: part(again, all),
         meaning: format!(
-            "of all GPU-hours are in workloads that ran more than once, told apart by user and: {}",
+            "of all GPU-hours are in workloads that ran more than once; besides their user what tells them apart is: {}",
             of_keys.collect::<Vec<String>>().join("; ")
         ),
         improved_by: improved_by.to_owned(),

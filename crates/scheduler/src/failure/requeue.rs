@@ -185,7 +185,7 @@ fn next(
         | RequeueCause::Growing { .. } => job.state != JobState::Pending,
     };
     if job.restart_count != requeue.start.restart_count || !is_as_it_was {
-        let is_guest = mark_of(job).is_some_and(|mark| mark.as_guest);
+        let is_guest = scan.is_guest(job.id);
         let how = match requeue.cause.memory_bytes() {
             Some(memory_bytes) => format!("with at least {}", mebibytes(memory_bytes)),
             None if is_guest => "as a guest, when nobody else needs a GPU".to_owned(),
@@ -271,8 +271,9 @@ pub(super) fn is_ordered(requeue: &Requeue, scan: &Scan, decisions: &[Decision])
     match requeue.cause {
         RequeueCause::SentBack | RequeueCause::Growing { .. } => false,
         RequeueCause::Evicted | RequeueCause::Victim | RequeueCause::OutOfMemory { .. } => true,
-        RequeueCause::MadeRoom => neighbours(requeue.start, decisions)
-            .all(|start| scan.jobs.get(&start.job_id).and_then(mark_of).is_some_and(|mark| mark.as_guest)),
+        RequeueCause::MadeRoom => {
+            neighbours(requeue.start, decisions).all(|start| scan.is_guest(start.job_id))
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::{is_trial, sent};
 use crate::context::Context;
 use crate::credit::Place;
 use crate::failure::requeue::comes_back_alone;
-use crate::scan::{Scan, mark_of};
+use crate::scan::Scan;
 use crate::tick_error::TickError;
 use pillion_config::Watch;
 use pillion_core::event::EventKind;
@@ -33,7 +33,7 @@ pub(super) struct Shared<'a> {
 pub(super) async fn see_to(context: &Context, shared: &Shared<'_>) -> Result<Vec<Told>, TickError> {
     let Shared { place, tenants, sharing, scan } = *shared;
     let broken: Vec<(JobStart, Estimate)> = sharing.broken().collect();
-    let job = guest(tenants, |member| is_guest(scan, member))
+    let job = guest(tenants, |member| scan.is_guest(member.plan.start.job_id))
         .and_then(|guest| Some((guest, scan.jobs.get(&guest.plan.start.job_id)?)));
     let watch = job.map_or(Watch::Off, |(_, job)| context.settings.pace.of(&job.partition));
     let Some((guest, job)) = job.filter(|_| watch != Watch::Off && !broken.is_empty()) else {
@@ -51,7 +51,7 @@ pub(super) async fn see_to(context: &Context, shared: &Shared<'_>) -> Result<Vec
         told.extend(tell(context, shared, Told::Breaking(*start), &event).await?);
     }
     // Who was submitted as a guest agreed to it, whatever the site does with others.
-    if (watch != Watch::Act && !is_guest(scan, guest)) || !context.is_active() {
+    if (watch != Watch::Act && !scan.is_guest(guest.plan.start.job_id)) || !context.is_active() {
         return Ok(told);
     }
     // Where one of them lets it go, it goes; rather by what is certain than by somebody's word.
@@ -88,7 +88,7 @@ async fn send_back(
     if !allowed.map_err(TickError::slurm("ask for a job"))? {
         return Ok(Some(Stays::NoRequeue));
     }
-    let came = match (is_guest(shared.scan, guest), is_trial(shared.tenants)) {
+    let came = match (shared.scan.is_guest(guest.plan.start.job_id), is_trial(shared.tenants)) {
         (true, _) => CameAs::Guest,
         (_, true) => CameAs::Trial,
         _ => CameAs::Joiner,
@@ -166,18 +166,12 @@ fn case(
     Case {
         ground: estimate.ground,
         word,
-        as_guest: is_guest(shared.scan, guest),
+        as_guest: shared.scan.is_guest(guest.plan.start.job_id),
         comes_back: comes_back_alone(job),
         guest: rest(context.now(), shared, guest),
         slowed: rest(context.now(), shared, slowed),
         restart_seconds: context.settings.pace.restart_seconds,
     }
-}
-
-/// Whether its user submitted it as a guest.
-fn is_guest(scan: &Scan, member: &Member) -> bool {
-    let job = scan.jobs.get(&member.plan.start.job_id);
-    job.and_then(mark_of).is_some_and(|mark| mark.as_guest)
 }
 
 fn member_of<'a>(shared: &Shared<'a>, start: JobStart) -> Option<&'a Member> {

@@ -99,7 +99,7 @@ impl<'a> Known<'a> {
             // Of an instance the rest of the device is for others.
             let is_whole = decision.gres_types.only().is_none() || self.is_plain(plan.start.job_id);
             // A guest goes where somebody needs its device.
-            let is_guest = self.is_guest(plan.start.job_id);
+            let is_guest = self.sources.scan.is_guest(plan.start.job_id);
             if plan.sharing.mechanism().has_instances() || is_whole || is_guest {
                 continue;
             }
@@ -129,10 +129,6 @@ impl<'a> Known<'a> {
     /// Whether it did not ask for co-location.
     fn is_plain(&self, id: SlurmJobId) -> bool {
         self.sources.scan.jobs.get(&id).and_then(mark_of).is_some_and(|mark| mark.plain)
-    }
-
-    fn is_guest(&self, id: SlurmJobId) -> bool {
-        self.sources.scan.jobs.get(&id).and_then(mark_of).is_some_and(|mark| mark.as_guest)
     }
 
     fn isolation_of(&self, id: SlurmJobId) -> Isolation {
