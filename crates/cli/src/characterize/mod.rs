@@ -13,6 +13,7 @@ pub(crate) mod fate;
 mod intent;
 pub mod record;
 pub mod script;
+mod settle;
 pub mod show;
 pub(crate) mod slurm;
 pub(crate) mod submit;
@@ -26,12 +27,13 @@ use crate::output::Output;
 use campaign::{Campaign, Next, RunStatus, Subject, Wanted};
 use fate::InSlurm;
 use indicatif::{ProgressBar, ProgressStyle};
-use intent::{Intent, Settled};
+use intent::Intent;
 use pillion_api::StatusRequest;
 use pillion_core::device::Mechanism;
 use pillion_core::option::ColocateRequest;
 use pillion_core::{CapStep, Clock, SlurmJobId};
 use record::Record;
+use settle::Settled;
 use show::Known;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -77,7 +79,7 @@ pub async fn run(
     output.print(&show::answer(&following.campaign, &following.known))?;
     let is_open = following.campaign.next(&following.wanted) != Next::Done;
     if is_left || is_open {
-        eprintln!("{}", intent::goes_on(following.campaign.intent.as_ref()));
+        eprintln!("{}", settle::goes_on(following.campaign.intent.as_ref()));
     }
     let is_complete = following.campaign.is_complete(&following.wanted);
     let is_as_asked = is_complete || (args.no_wait && is_open);
@@ -223,7 +225,7 @@ impl Following<'_> {
         match submitted.map_err(CliError::from) {
             Ok(job_id) => self.take_up(job_id)?,
             Err(error) => {
-                if !intent::may_be_submitted(&error) {
+                if !settle::may_be_submitted(&error) {
                     self.campaign.intent = None;
                     self.record.save(&self.campaign)?;
                 }
@@ -243,7 +245,7 @@ impl Following<'_> {
 
     /// Finds out about a run that may have been submitted before.
     async fn settle(&mut self) -> Result<(), CliError> {
-        let settled = intent::settle(self.campaign.intent.as_ref(), self.clock.now()).await?;
+        let settled = settle::settle(self.campaign.intent.as_ref(), self.clock.now()).await?;
         match settled {
             Settled::Nothing | Settled::NotKnownYet => Ok(()),
             Settled::Submitted(job_id) => self.take_up(job_id),

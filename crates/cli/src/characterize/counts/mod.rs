@@ -14,8 +14,9 @@ mod campaign;
 mod place;
 mod show;
 
-use super::intent::{self, Intent, Settled};
+use super::intent::Intent;
 use super::record::Record;
+use super::settle::{self, Settled};
 use super::slurm::told;
 use super::{Subject, script, submit, unusable};
 use crate::args::CharacterizeArgs;
@@ -59,7 +60,7 @@ pub(super) async fn run(
     output.print(&show::answer(campaign, standings, &name(args)))?;
     let is_open = !campaign.is_over(wanted);
     if is_left || is_open {
-        eprintln!("{}", intent::goes_on(campaign.intent.as_ref()));
+        eprintln!("{}", settle::goes_on(campaign.intent.as_ref()));
     }
     let is_as_asked = campaign.is_complete(wanted) || (args.no_wait && is_open);
     Ok(if is_as_asked && !is_left { exit::OK } else { exit::PROBLEM })
@@ -171,7 +172,7 @@ impl Following<'_> {
         match submit::plain(&self.campaign.subject, &options).await {
             Ok(job_id) => self.take_up(job_id),
             Err(error) => {
-                if !intent::may_be_submitted(&error) {
+                if !settle::may_be_submitted(&error) {
                     self.forget_intent()?;
                 }
                 Err(error)
@@ -194,7 +195,7 @@ impl Following<'_> {
 
     /// Finds out about a run that may have been submitted before; true where none such is left.
     async fn settle(&mut self) -> Result<bool, CliError> {
-        match intent::settle(self.campaign.intent.as_ref(), self.clock.now()).await? {
+        match settle::settle(self.campaign.intent.as_ref(), self.clock.now()).await? {
             Settled::Nothing => {}
             Settled::Submitted(job_id) => self.take_up(job_id)?,
             Settled::Never => self.forget_intent()?,
