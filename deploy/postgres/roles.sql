@@ -4,7 +4,7 @@
 --     sudo -u postgres psql -v ON_ERROR_STOP=1 -f /usr/share/pillion/postgres/roles.sql
 --     sudo -u postgres createdb --owner pillion_owner pillion
 --     sudo -u postgres psql -c '\password pillion_scheduler'
---     sudo -u postgres pillion-scheduler migrate --database 'postgres:///pillion?host=/run/postgresql'
+--     sudo -u postgres pillion-scheduler migrate --database 'postgres:///pillion?host=/run/postgresql&user=postgres'
 --
 -- The last line once more before the scheduler of each new release is started.
 
