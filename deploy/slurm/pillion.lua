@@ -1120,18 +1120,12 @@ local function why_no_release(new, old, rec, now)
   return nil
 end
 
--- The lease that the job's newest undo took back.
-local function old_u(rec)
-  local old = parse_mark(rec.admin_comment)
-  return old and old.u
-end
-
 -- Why an update of ours does not fit the job as it is; nil if it does.
 local function why_fenced(job, rec, now)
   local new, old = parse_mark(job.admin_comment), parse_mark(rec.admin_comment)
   if not new then return "its mark cannot be read" end
   -- A guest that was started again waits once more: it names the lease that it takes back.
-  local is_once_more = new.guest and new.u and new.u ~= old_u(rec) and not (new.lease or new.alone or new.left)
+  local is_once_more = new.guest and new.u and new.u ~= (old and old.u) and not (new.lease or new.alone or new.left)
   local is_renewal = not (new.lease or new.alone or new.left or is_once_more)
   local begins = (job.begin_time or 0) ~= 0
   -- How the scheduler learns that this module is loaded.
