@@ -280,9 +280,7 @@ impl Release {
         // Few of the queue have a lease.
         let pending = scan.jobs.values().filter(|job| job.state == JobState::Pending);
         let lost = pending.filter(|job| needs_reset(job) && !live.contains(&job.start()));
-        let of_turn =
-            turns.iter().filter_map(|start| scan.jobs.get(&start.job_id).filter(|job| job.start() == *start));
-        let of_turn = of_turn.filter(|job| is_waiting(job));
+        let of_turn = turns.iter().filter_map(|start| scan.job_of(*start)).filter(|job| is_waiting(job));
         let mut first_error = None;
         for (job, is_turn) in lost.map(|job| (job, false)).chain(of_turn.map(|job| (job, true))) {
             if predates(scan, tried.get(&job.start()).copied()) {

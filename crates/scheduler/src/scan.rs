@@ -3,7 +3,7 @@
 
 use pillion_core::mark::Mark;
 use pillion_core::workload::on_several;
-use pillion_core::{NodeName, SlurmJobId, UnixTime, WorkloadKey};
+use pillion_core::{JobStart, NodeName, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_slurm::{Job, JobState, Node, ReasonKind};
 use pillion_store::JobRecord;
 use std::collections::BTreeMap;
@@ -61,6 +61,10 @@ pub struct Scan {
 }
 
 impl Scan {
+    /// A job, if this very start of it is the newest.
+    pub fn job_of(&self, start: JobStart) -> Option<&Job> {
+        self.jobs.get(&start.job_id).filter(|job| job.start() == start)
+    }
     /// Whether a job was submitted as a guest.
     pub fn is_guest(&self, id: SlurmJobId) -> bool {
         self.jobs.get(&id).and_then(mark_of).is_some_and(|mark| mark.as_guest)

@@ -296,10 +296,10 @@ fn is_overtaken(pairing: &Pairing, planned_on: &Scan, newest: &Scan) -> bool {
         now.zip(before).is_none_or(|(now, before)| now > before)
     });
     is_fuller
-        || !pairing.members.iter().all(|member| {
-            let job = newest.jobs.get(&member.start.job_id);
-            job.is_some_and(|job| job.start() == member.start && is_waiting(job))
-        })
+        || !pairing
+            .members
+            .iter()
+            .all(|member| newest.job_of(member.start).is_some_and(|job| is_waiting(job)))
 }
 
 /// Jobs of several nodes whose turn it is.

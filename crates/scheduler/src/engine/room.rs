@@ -27,7 +27,7 @@ impl Engine {
         let now = self.context.now();
         let settling: BTreeSet<SlurmJobId> = {
             let mut board = self.context.board_mut();
-            board.room_asked.retain(|start, _| is_there(scan, *start));
+            board.room_asked.retain(|start, _| scan.job_of(*start).is_some());
             board.room_expected.retain(|_, at| now.seconds_since(*at) < CLEARING_SECONDS);
             board.room_expected.keys().copied().collect()
         };
@@ -69,8 +69,4 @@ impl Engine {
         context.nudges.requeue.notify_one();
         Ok(())
     }
-}
-
-fn is_there(scan: &Scan, start: JobStart) -> bool {
-    scan.jobs.get(&start.job_id).is_some_and(|job| job.start() == start)
 }

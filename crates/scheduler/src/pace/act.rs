@@ -29,11 +29,18 @@ pub(super) struct Shared<'a> {
     pub(super) scan: &'a Scan,
 }
 
+impl Shared<'_> {
+    /// Whether its user submitted it as a guest.
+    fn is_guest(&self, member: &Member) -> bool {
+        self.scan.is_guest(member.plan.start.job_id)
+    }
+}
+
 /// Sees to what the last judgements ask for; gives what was told.
 pub(super) async fn see_to(context: &Context, shared: &Shared<'_>) -> Result<Vec<Told>, TickError> {
     let Shared { place, tenants, sharing, scan } = *shared;
     let broken: Vec<(JobStart, Estimate)> = sharing.broken().collect();
-    let job = guest(tenants, |member| scan.is_guest(member.plan.start.job_id))
+    let job = guest(tenants, |member| shared.is_guest(member))
         .and_then(|guest| Some((guest, scan.jobs.get(&guest.plan.start.job_id)?)));
     let watch = job.map_or(Watch::Off, |(_, job)| context.settings.pace.of(&job.partition));
     let Some((guest, job)) = job.filter(|_| watch != Watch::Off && !broken.is_empty()) else {
@@ -51,7 +58,7 @@ pub(super) async fn see_to(context: &Context, shared: &Shared<'_>) -> Result<Vec
         told.extend(tell(context, shared, Told::Breaking(*start), &event).await?);
     }
     // Who was submitted as a guest agreed to it, whatever the site does with others.
-    if (watch != Watch::Act && !scan.is_guest(guest.plan.start.job_id)) || !context.is_active() {
+    if (watch != Watch::Act && !shared.is_guest(guest)) || !context.is_active() {
         return Ok(told);
     }
     // Where one of them lets it go, it goes; rather by what is certain than by somebody's word.
@@ -88,7 +95,7 @@ async fn send_back(
     if !allowed.map_err(TickError::slurm("ask for a job"))? {
         return Ok(Some(Stays::NoRequeue));
     }
-    let came = match (shared.scan.is_guest(guest.plan.start.job_id), is_trial(shared.tenants)) {
+    let came = match (shared.is_guest(guest), is_trial(shared.tenants)) {
         (true, _) => CameAs::Guest,
         (_, true) => CameAs::Trial,
         _ => CameAs::Joiner,
@@ -166,7 +173,7 @@ fn case(
     Case {
         ground: estimate.ground,
         word,
-        as_guest: shared.scan.is_guest(guest.plan.start.job_id),
+        as_guest: shared.is_guest(guest),
         comes_back: comes_back_alone(job),
         guest: rest(context.now(), shared, guest),
         slowed: rest(context.now(), shared, slowed),

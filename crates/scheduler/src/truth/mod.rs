@@ -101,10 +101,8 @@ fn gives(decision: &Decision, start: JobStart, node: &NodeName) -> bool {
 }
 
 fn where_it_ran(start: JobStart, at: UnixTime, by: Reporter<'_>, word: Word<'_>) -> Verdict {
-    let runs_now = word
-        .scan
-        .and_then(|scan| scan.jobs.get(&start.job_id))
-        .filter(|job| job.start() == start && !matches!(job.state, JobState::Pending));
+    let runs_now =
+        word.scan.and_then(|scan| scan.job_of(start)).filter(|job| !matches!(job.state, JobState::Pending));
     let node = word.start.map(|start| &start.node).or_else(|| runs_now.and_then(|job| job.nodes.first()));
     match node {
         Some(node) if node == by.node => Verdict::Counts,
