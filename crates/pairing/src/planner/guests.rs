@@ -5,7 +5,7 @@
 //! Nothing is reserved: when they have gone, the next plan gives the devices to whom they are for, and guests come after everybody.
 //! Whatever comes between (the job starts elsewhere, or is cancelled) costs guests what they agreed to.
 
-use crate::plan::{Plan, Reason};
+use crate::plan::{Pairing, Plan, Reason};
 use crate::planner::admit::matches_device;
 use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, Tenant, WaitingJob};
 use pillion_core::{GresType, GresTypes, NodeName, SlurmJobId};
@@ -47,6 +47,9 @@ pub fn make_room(view: &ClusterView, plan: &Plan, settling: &BTreeSet<SlurmJobId
     });
     let mut room = Room::default();
     for need in claims.chain(waiting.map(Need::of_job)) {
+        if nodes.is_empty() {
+            break;
+        }
         let may_ask = !settling.contains(&need.job_id);
         let Some(going) = clear(&mut nodes, &need, may_ask) else { continue };
         room.going.extend(going);
@@ -122,19 +125,12 @@ struct Host<'v> {
 }
 
 /// A device that is free, or has guests alone.
-struct Spot<'v> {
-    device: &'v DeviceView,
-    is_taken: bool,
-}
+struct Spot<'v>(&'v DeviceView);
 
 impl Spot<'_> {
-    fn gres_type(&self) -> &GresType {
-        &self.device.gres_type
-    }
-
     /// Guests that would have to be told to go.
     fn guests(&self) -> impl Iterator<Item = &Tenant> {
-        let tenants = self.device.tenants.iter();
+        let tenants = self.0.tenants.iter();
         tenants.filter(|tenant| tenant.guest.as_ref().is_some_and(|guest| !guest.is_leaving))
     }
 
@@ -142,33 +138,37 @@ impl Spot<'_> {
     fn cost(&self) -> (usize, i64, &GresType) {
         let begun = self.guests().filter_map(|tenant| tenant.guest.as_ref()?.started_at);
         let first = begun.map(|at| i64::try_from(at.epoch()).unwrap_or(i64::MAX)).min();
-        (self.guests().count(), first.map_or(0, |first| -first), self.gres_type())
+        (self.guests().count(), first.map_or(0, |first| -first), &self.0.gres_type)
     }
 
     /// CPUs and MiB that are free when all guests have gone.
     fn freed(&self) -> (u32, u64) {
-        let guests = self.device.tenants.iter().filter_map(|tenant| tenant.guest.as_ref());
+        let guests = self.0.tenants.iter().filter_map(|tenant| tenant.guest.as_ref());
         guests.fold((0, 0), |(cpus, mib), guest| {
             (cpus.saturating_add(guest.cpus), mib.saturating_add(guest.memory_mib))
         })
     }
 }
 
+/// Open nodes with devices that are free after this plan, or have guests alone.
 fn nodes<'v>(view: &'v ClusterView, plan: &Plan) -> Vec<Host<'v>> {
-    let is_planned = |device: &DeviceView| {
-        plan.pairings
-            .iter()
-            .any(|pairing| pairing.node == device.node && pairing.gres_types.contains(&device.gres_type))
+    let places = |pairing: &'_ Pairing| {
+        let node = pairing.node.clone();
+        pairing.gres_types.iter().map(move |gres_type| (node.clone(), gres_type.clone())).collect::<Vec<_>>()
     };
+    let planned: BTreeSet<(NodeName, GresType)> = plan.pairings.iter().flat_map(places).collect();
+    let mut spots: BTreeMap<&NodeName, Vec<Spot<'v>>> = BTreeMap::new();
+    for device in view.devices.iter().filter(|device| is_for_guests(device)) {
+        if !planned.contains(&(device.node.clone(), device.gres_type.clone())) {
+            spots.entry(&device.node).or_default().push(Spot(device));
+        }
+    }
     let open = view.nodes.iter().filter(|node| node.blocked.is_none());
-    let rooms = open.map(|node| {
-        let here = view.devices.iter().filter(|device| device.node == node.name && !is_planned(device));
-        let spots =
-            here.filter(|device| is_for_guests(device)).map(|device| Spot { device, is_taken: false });
+    let hosts = open.filter_map(|node| {
         let (cpus_free, memory_mib_free) = (node.cpus_free, node.memory_mib_free);
-        Host { node, cpus_free, memory_mib_free, spots: spots.collect() }
+        Some(Host { node, cpus_free, memory_mib_free, spots: spots.remove(&node.name)? })
     });
-    rooms.collect()
+    hosts.collect()
 }
 
 /// Whether nobody but guests is on it.
@@ -181,7 +181,7 @@ fn is_for_guests(device: &DeviceView) -> bool {
 
 /// The guests that go for this need: nobody where those suffice that are on their way. `None`: no guests' going would be enough, or
 /// nobody may be asked (`may_ask`).
-fn clear(nodes: &mut [Host<'_>], need: &Need<'_>, may_ask: bool) -> Option<Vec<RoomMade>> {
+fn clear(nodes: &mut Vec<Host<'_>>, need: &Need<'_>, may_ask: bool) -> Option<Vec<RoomMade>> {
     let places = 0..nodes.len();
     let mut found: Vec<(usize, Vec<usize>)> =
         places.filter_map(|place| Some((place, nodes[place].enough_for(need, may_ask)?))).collect();
@@ -198,6 +198,7 @@ fn clear(nodes: &mut [Host<'_>], need: &Need<'_>, may_ask: bool) -> Option<Vec<R
     for (place, spots) in found {
         going.extend(nodes[place].take(&spots, need));
     }
+    nodes.retain(|host| !host.spots.is_empty());
     Some(going)
 }
 
@@ -206,7 +207,7 @@ impl Host<'_> {
     fn enough_for(&self, need: &Need<'_>, may_ask: bool) -> Option<Vec<usize>> {
         let suits = |spot: &Spot<'_>| {
             let is_open = may_ask || spot.guests().next().is_none();
-            is_open && !spot.is_taken && need.suits(self.node, spot.device)
+            is_open && need.suits(self.node, spot.0)
         };
         let mut suitable: Vec<usize> =
             (0..self.spots.len()).filter(|spot| suits(&self.spots[*spot])).collect();
@@ -242,14 +243,14 @@ impl Host<'_> {
         self.memory_mib_free = memory_mib.saturating_sub(need.memory_mib());
         let mut going = Vec::new();
         for spot in spots {
-            let spot = &mut self.spots[*spot];
-            spot.is_taken = true;
-            going.extend(spot.guests().map(|tenant| RoomMade {
+            going.extend(self.spots[*spot].guests().map(|tenant| RoomMade {
                 guest: tenant.job_id,
                 node: self.node.name.clone(),
                 waits: need.job_id,
             }));
         }
+        let mut place = 0..;
+        self.spots.retain(|_| place.next().is_none_or(|place| !spots.contains(&place)));
         going
     }
 }
