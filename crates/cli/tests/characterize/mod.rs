@@ -124,13 +124,19 @@ const LATE: &str =
 const THERE: &str =
     "case \"$*\" in *%k*) echo \"71|PENDING|$(head -n 1 sbatch.calls)\";; *71*) echo '71|PENDING';; esac";
 
+/// Slurm has no job of his, and one node of four GPUs.
+fn with_nothing_on_record() -> Harness {
+    let harness = with_open_job();
+    std::fs::remove_dir_all(harness.folder.path().join("pillion")).expect("nothing is on record");
+    program(&harness, "squeue", "exit 0");
+    program(&harness, "sinfo", "echo 'n1|gpu*|gpu:4'");
+    harness
+}
+
 #[tokio::test]
 async fn what_may_have_been_submitted_is_looked_for_and_not_submitted_twice() {
     for words in ["train.sh", "--gpus 1 train.sh"] {
-        let harness = with_open_job();
-        std::fs::remove_dir_all(harness.folder.path().join("pillion")).expect("nothing is on record");
-        program(&harness, "squeue", "exit 0");
-        program(&harness, "sinfo", "echo 'n1|gpu*|gpu:4'");
+        let harness = with_nothing_on_record();
         submitting(&harness, LATE);
         let (code, said, calls) = once(&harness, words).await;
         assert!((code, calls) == (75, 1) && said.contains("Socket timed out"), "{code} {said}");
@@ -149,10 +155,7 @@ async fn what_may_have_been_submitted_is_looked_for_and_not_submitted_twice() {
 #[tokio::test]
 async fn whoever_is_killed_between_sbatch_and_its_record_finds_the_job_again_also_in_the_accounts() {
     for words in ["train.sh", "--gpus 1 train.sh"] {
-        let harness = with_open_job();
-        std::fs::remove_dir_all(harness.folder.path().join("pillion")).expect("nothing is on record");
-        program(&harness, "squeue", "exit 0");
-        program(&harness, "sinfo", "echo 'n1|gpu*|gpu:4'");
+        let harness = with_nothing_on_record();
         // Here it is killed: the job is there, and nobody has read its number.
         submitting(&harness, "kill -9 $$");
         let (_, said, calls) = once(&harness, words).await;

@@ -118,14 +118,16 @@ fn joined(total: BTreeMap<GresType, u32>, used: &BTreeMap<GresType, u32>) -> BTr
         .collect()
 }
 
-/// `gpu:g0:1(S:0),shard:g1:80(80/100),lscratch:500G`: the counts of `name` by type; no type is the empty one.
-fn gres_counts(text: &str, name: &str) -> Option<BTreeMap<GresType, u32>> {
+/// `gpu:g0:1(S:0),shard:g1:80(80/100),lscratch:500G`: the counts of `name` by type; no type is the empty one, and no count is one.
+/// `None`: a count of it is not ours to read.
+pub fn gres_counts(text: &str, name: &str) -> Option<BTreeMap<GresType, u32>> {
     let mut counts = BTreeMap::new();
     if is_null(text) {
         return Some(counts);
     }
     for entry in split_outside_parentheses(text) {
         let entry = entry.split('(').next().unwrap_or_default();
+        let entry = if entry == name { &format!("{name}:1") } else { entry };
         let Some(rest) = entry.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')) else { continue };
         let (gres_type, amount) = rest.rsplit_once(':').unwrap_or(("", rest));
         // `gpu:2:no_consume` and the like are not ours to read.
@@ -364,6 +366,7 @@ mod tests {
             ("shard:g1:1(0/2,1/2,0/2)", "shard", "g1", 1),
             ("gpu:2(IDX:0,2-3),lscratch:500G", "gpu", "", 2),
             ("gpu:a:1,gpu:a:2", "gpu", "a", 3),
+            ("lscratch:500G,gpu", "gpu", "", 1),
         ] {
             assert_eq!(gres_counts(text, name), Some([(GresType::new(gres_type), count)].into()), "{text}");
         }

@@ -1,6 +1,7 @@
 //! On how many nodes of its partition a run of so many GPUs goes. Pure: by what sinfo says of the nodes, and by what the script says of them.
 
 use super::ask::NodesAsked;
+use pillion_slurm::parse::scontrol::gres_counts;
 use std::collections::BTreeMap;
 
 /// What `sinfo` is asked for: a line a node and partition. Its list of GRES is the last, for it may hold anything.
@@ -86,30 +87,11 @@ impl Nodes {
     }
 }
 
-/// Of `gpu:a100:4(S:0-1),gpu:h100:2,lscratch:100` those of a type, or all.
+/// Of `gpu:a100:4(S:0-1),gpu:h100:2,lscratch:100` those of a type, or all; none where a count cannot be read.
 fn gpus(gres: &str, gpu_type: Option<&str>) -> u32 {
-    // Sockets stand in brackets, with commas between them.
-    let mut depth = 0_u32;
-    let outside = gres.chars().filter(|character| {
-        match character {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => return depth == 0,
-        }
-        false
-    });
-    let text: String = outside.collect();
-    let counts = text.split(',').filter_map(|entry| {
-        let parts: Vec<&str> = entry.split(':').collect();
-        let (kind, count) = match parts.as_slice() {
-            ["gpu"] => (None, "1"),
-            ["gpu", count] => (None, *count),
-            ["gpu", kind, count] => (Some(*kind), *count),
-            _ => return None,
-        };
-        (gpu_type.is_none() || kind == gpu_type).then(|| count.parse::<u32>().ok())?
-    });
-    counts.fold(0, u32::saturating_add)
+    let counts = gres_counts(gres, "gpu").unwrap_or_default();
+    let own = counts.into_iter().filter(|(kind, _)| gpu_type.is_none_or(|wanted| kind.as_str() == wanted));
+    own.map(|(_, count)| count).fold(0, u32::saturating_add)
 }
 
 /// Whether a command of the script is one that starts work on all nodes.
