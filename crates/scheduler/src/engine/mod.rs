@@ -295,11 +295,7 @@ fn is_overtaken(pairing: &Pairing, planned_on: &Scan, newest: &Scan) -> bool {
         let [before, now] = [planned_on, newest].map(|scan| used(scan, gres_type));
         now.zip(before).is_none_or(|(now, before)| now > before)
     });
-    is_fuller
-        || !pairing
-            .members
-            .iter()
-            .all(|member| newest.job_of(member.start).is_some_and(|job| is_waiting(job)))
+    is_fuller || !pairing.members.iter().all(|member| newest.job_of(member.start).is_some_and(is_waiting))
 }
 
 /// Jobs of several nodes whose turn it is.
