@@ -15,13 +15,20 @@ const WATCH: Duration = Duration::from_secs(5);
 /// that does not end.
 const START: &str = "echo visible=$CUDA_VISIBLE_DEVICES pipe=$CUDA_MPS_PIPE_DIRECTORY \
      percentage=$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE limit=$CUDA_MPS_PINNED_DEVICE_MEM_LIMIT > $HOME/start.$SLURM_JOB_ID\n\
-     mkfifo $HOME/input.$SLURM_JOB_ID; exec 3<> $HOME/input.$SLURM_JOB_ID";
+     [ -p $HOME/input.$SLURM_JOB_ID ] || mkfifo $HOME/input.$SLURM_JOB_ID; exec 3<> $HOME/input.$SLURM_JOB_ID";
 
 /// What a job asks for besides.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wants {
     /// After `--colocate=profile=WORKLOAD`.
     pub(crate) options: String,
+    /// Whether it does not ask for co-location at all.
+    pub(crate) is_plain: bool,
+    /// Its kernel, where that is not the one that its workload is called after.
+    pub(crate) kernel: Option<&'static str>,
+    /// For how long it runs that one when it is started again; it does not heed SIGTERM before, as there is nothing here by
+    /// which a job can be held.
+    pub(crate) again_seconds: Option<u32>,
     /// Memory that its program takes beyond what its kernel needs.
     pub(crate) held_bytes: u64,
     /// Further arguments of sbatch.
@@ -43,13 +50,21 @@ impl Job {
         seconds: u32,
         wants: &Wants,
     ) -> Self {
+        let again = wants.again_seconds.map_or_else(String::new, |again| {
+            format!(
+                "if [ \"${{SLURM_RESTART_COUNT:-0}}\" = 0 ]; then trap '' TERM; else seconds={again}; fi\n"
+            )
+        });
         let script = format!(
-            "#!/bin/bash\n{START}\nexec pillion-gpu-checks client --workload {workload} --seconds {seconds} \
+            "#!/bin/bash\n{START}\nseconds={seconds}\n{again}\
+             exec pillion-gpu-checks client --workload {} --seconds $seconds \
              --held-bytes {} <&3 > $HOME/output.$SLURM_JOB_ID 2>&1\n",
+            wants.kernel.unwrap_or(workload),
             wants.held_bytes
         );
         let option = format!("--colocate=profile={workload}{}", wants.options);
-        let mut arguments = vec![option.as_str(), "--gres=gpu:1", "-c1", "--mem=1000", "-t5"];
+        let how = if wants.is_plain { "--partition=shared" } else { &option };
+        let mut arguments = vec![how, "--gres=gpu:1", "-c1", "--mem=1000", "-t5"];
         arguments.extend(wants.more.iter().map(String::as_str));
         Self { id: cluster.submit_as(user, &script, &arguments).unwrap(), user, workload }
     }

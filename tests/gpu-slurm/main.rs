@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod job;
+mod sent_back;
 
 use job::{Job, Wants};
 use pillion_core::device::Mechanism;
@@ -34,6 +35,11 @@ const MULTIPROCESSOR_STEP: f64 = 2.0;
 
 /// A cluster of one node with the GPU of this machine.
 fn cluster(policy: SharingPolicy) -> Cluster {
+    cluster_with(policy, ClusterSpec::default())
+}
+
+/// The same, with what else the configuration is to say.
+fn cluster_with(policy: SharingPolicy, more: ClusterSpec) -> Cluster {
     let node = PoolNode { backend: NodeBackend::NvidiaGpu, ..PoolNode::new("n1", "h200", Mechanism::Mps) };
     let mut cluster = Cluster::start(ClusterSpec {
         pool_nodes: vec![node],
@@ -43,7 +49,7 @@ fn cluster(policy: SharingPolicy) -> Cluster {
         memory_mib_per_node: 16_000,
         policy,
         bound_seconds: 20,
-        ..ClusterSpec::default()
+        ..more
     })
     .unwrap();
     cluster.start_pillion().unwrap();
@@ -68,8 +74,12 @@ struct Alone {
 
 /// Runs a workload alone until it is known, and says how it was.
 fn make_known(cluster: &Cluster, user: &'static str, workload: &'static str) -> Alone {
+    make_known_for(cluster, user, workload, KNOWN_SECONDS)
+}
+
+fn make_known_for(cluster: &Cluster, user: &'static str, workload: &'static str, seconds: u32) -> Alone {
     let before = cluster.profiles().unwrap().len();
-    let job = Job::submit(cluster, user, workload, KNOWN_SECONDS, &Wants::default());
+    let job = Job::submit(cluster, user, workload, seconds, &Wants::default());
     let speed = job.speeds_with(cluster, &[]).remove(0);
     cluster.wait_for_job(job.id, &["COMPLETED"], SOON).unwrap();
     wait_until("its profile", SOON, || Ok(cluster.profiles().unwrap().len() > before)).unwrap();
@@ -86,6 +96,7 @@ fn make_known(cluster: &Cluster, user: &'static str, workload: &'static str) -> 
         "memory_bandwidth_fraction",
         "memory_bytes_peak",
         "power_watts_mean",
+        "throughput_per_second",
     ]
     .map(|metric| format!("{metric} {}", profile[metric]));
     println!("known: {name}: {speed:.0} iterations a second; {}", seen.join(", "));
@@ -93,10 +104,10 @@ fn make_known(cluster: &Cluster, user: &'static str, workload: &'static str) -> 
 }
 
 /// Two jobs that came at once, when both run, with the environment of each.
-fn pair(cluster: &Cluster, of: [(&'static str, &'static str); 2]) -> [Job; 2] {
+fn pair(cluster: &Cluster, of: [(&'static str, &'static str); 2], options: &str) -> [Job; 2] {
     // One that was planned before the other came would have the device alone, and so would the other.
     let begin = cluster.begin_together(3).unwrap();
-    let wants = Wants { options: PROMISE.to_owned(), more: vec![begin], ..Wants::default() };
+    let wants = Wants { options: format!("{PROMISE}{options}"), more: vec![begin], ..Wants::default() };
     let jobs = of.map(|(user, workload)| Job::submit(cluster, user, workload, LONG_SECONDS, &wants));
     for job in &jobs {
         let runs = cluster.wait_for_job(job.id, &["RUNNING"], BESIDE);
@@ -141,7 +152,7 @@ fn one_users_jobs_share_it_and_outlive_an_agent_and_each_other() {
     let mut cluster = cluster(SharingPolicy::SameUser);
     let of = [("alice", "compute-small"), ("alice", "bandwidth-small")];
     let alone = of.map(|(user, workload)| make_known(&cluster, user, workload));
-    let jobs = pair(&cluster, of);
+    let jobs = pair(&cluster, of, "");
     check_speeds(&cluster, "together", &jobs, alone);
     println!("on the GPU: {:?}", processes());
     cluster.kill_agent("n1", Signal::KILL).unwrap();
@@ -163,7 +174,7 @@ fn two_users_jobs_share_it_where_the_site_lets_them() {
     let cluster = cluster(SharingPolicy::Any);
     let of = [("alice", "compute-small"), ("bob", "bandwidth-small")];
     let alone = of.map(|(user, workload)| make_known(&cluster, user, workload));
-    let jobs = pair(&cluster, of);
+    let jobs = pair(&cluster, of, "");
     check_speeds(&cluster, "two users", &jobs, alone);
     for job in &jobs {
         cluster.wait_for_job(job.id, &["COMPLETED"], SOON).unwrap();

@@ -1,10 +1,12 @@
 //! A CUDA program that runs one kernel over and over and says how far it is: one line of JSON ten times a second. It ends
-//! when its standard input does, when its time is over, or when CUDA fails, whichever is first.
+//! when its standard input does, when its time is over, or when CUDA fails, whichever is first. Within a job it counts its
+//! progress once a second, in the file that `PILLION_PROGRESS` names.
 
 use crate::cuda::{CudaError, Facts, Work};
 use crate::kernels::Workload;
 use crate::programs::now;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +14,8 @@ use std::time::Duration;
 
 /// The time between two lines.
 const LINE_PERIOD: Duration = Duration::from_millis(100);
+/// The time between two numbers of progress.
+const COUNT_PERIOD: Duration = Duration::from_secs(1);
 
 /// What it says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,7 +52,8 @@ fn work(workload: Workload, held_bytes: usize, seconds: f64) -> Result<(), CudaE
     let facts = work.describe()?;
     work.run()?;
     say(&Line::Ready(facts));
-    let (begun, mut iterations, mut said) = (now(), 0, Duration::ZERO);
+    let mut progress = progress_file();
+    let (begun, mut iterations, mut said, mut counted) = (now(), 0, Duration::ZERO, Duration::ZERO);
     while !is_over.load(Ordering::Relaxed) && begun.elapsed().as_secs_f64() < seconds {
         iterations += work.run()?;
         let elapsed = begun.elapsed();
@@ -56,8 +61,19 @@ fn work(workload: Workload, held_bytes: usize, seconds: f64) -> Result<(), CudaE
             said = elapsed;
             say(&Line::Progress { seconds: elapsed.as_secs_f64(), iterations });
         }
+        if let Some(file) = progress.as_mut().filter(|_| elapsed >= counted + COUNT_PERIOD) {
+            counted = elapsed;
+            // What cannot be counted is not: the work goes on.
+            let _ = writeln!(file, "{iterations}");
+        }
     }
     work.close()
+}
+
+/// Where a job counts its progress; `None` where nobody asks.
+fn progress_file() -> Option<File> {
+    let path = std::env::var_os("PILLION_PROGRESS")?;
+    File::options().append(true).open(path).ok()
 }
 
 fn until_input_ends() -> Arc<AtomicBool> {
