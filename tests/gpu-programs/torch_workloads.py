@@ -127,7 +127,116 @@ def ppo_train():
     return training(model, lambda model: model(states).square().mean())
 
 
+def mobilenet_train():
+    """Convolutions by channel: many small kernels, bound by memory."""
+    from torchvision.models import mobilenet_v3_large
+
+    data, labels = images(64), torch.randint(1000, (64,), device=DEVICE)
+    model = mobilenet_v3_large().to(memory_format=torch.channels_last)
+    return training(model, lambda model: nn.functional.cross_entropy(model(data), labels))
+
+
+class Denoiser(nn.Module):
+    """The shape of what diffusion runs some fifty times a picture: convolutions that go down and up again, attention at the bottom."""
+
+    def __init__(self, width=192):
+        super().__init__()
+        self.first = nn.Conv2d(4, width, 3, padding=1)
+        down = []
+        for _ in range(4):
+            down += [nn.GroupNorm(32, width), nn.SiLU(), nn.Conv2d(width, width, 3, padding=1)]
+        self.down = nn.Sequential(*down)
+        self.smaller = nn.Conv2d(width, 2 * width, 3, stride=2, padding=1)
+        self.bottom = nn.TransformerEncoderLayer(2 * width, 8, 8 * width, batch_first=True, norm_first=True)
+        self.larger = nn.ConvTranspose2d(2 * width, width, 2, stride=2)
+        self.last = nn.Conv2d(2 * width, 4, 3, padding=1)
+
+    def forward(self, data):
+        high = self.down(self.first(data))
+        low = self.smaller(high)
+        shape = low.shape
+        low = self.bottom(low.flatten(2).transpose(1, 2)).transpose(1, 2).reshape(shape)
+        return self.last(torch.cat([high, self.larger(low)], dim=1))
+
+
+def denoise_infer():
+    data = torch.randn(8, 4, 64, 64, device=DEVICE)
+    return inference(Denoiser(), lambda model: model(data))
+
+
+def lstm_train():
+    """A recurrent network: steps that wait for one another."""
+    data = torch.randn(64, 128, 512, device=DEVICE)
+    model = nn.LSTM(512, 1024, num_layers=2, batch_first=True)
+    return training(model, lambda model: model(data)[0].square().mean())
+
+
+def graph_train():
+    """Sums over the neighbours in a graph: reads and writes where no cache helps."""
+    nodes, edges = 200_000, 2_000_000
+    origin, target = (torch.randint(nodes, (edges,), device=DEVICE) for _ in range(2))
+    features = torch.randn(nodes, 128, device=DEVICE)
+    model = nn.ModuleList([nn.Linear(128, 128), nn.Linear(128, 64)])
+
+    def loss(layers):
+        sums = torch.zeros_like(features).index_add_(0, target, features[origin])
+        return layers[1](torch.relu(layers[0](sums))).square().mean()
+
+    return training(model, loss)
+
+
+def fft():
+    """Fourier transforms of large planes, there and back."""
+    data = torch.randn(16, 2048, 2048, device=DEVICE, dtype=torch.complex64)
+    return lambda: torch.fft.ifft2(torch.fft.fft2(data))
+
+
+def llama_decode():
+    """A language model of a thousand million weights, read for every token of sixteen sequences."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    shape = {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 16, "num_attention_heads": 16}
+    prompt = torch.randint(30000, (16, 128), device=DEVICE)
+    model = LlamaForCausalLM(LlamaConfig(**shape)).to(torch.bfloat16).to(DEVICE).eval()
+
+    def step():
+        with torch.inference_mode():
+            said = model(input_ids=prompt, use_cache=True)
+            for _ in range(8):
+                token = said.logits[:, -1:].argmax(dim=-1)
+                said = model(input_ids=token, past_key_values=said.past_key_values, use_cache=True)
+
+    return step
+
+
+def axpy():
+    """Two vectors of a thousand million bytes each: memory bandwidth and nothing else."""
+    first, second = (torch.randn(1 << 28, device=DEVICE) for _ in range(2))
+    return lambda: second.add_(first, alpha=1e-6)
+
+
+def gan_train():
+    """A small generator and the judge of its pictures, both trained at once."""
+    grow = [nn.ConvTranspose2d(128, 256, 4), nn.ReLU()]
+    for before, after in ((256, 128), (128, 64), (64, 32)):
+        grow += [nn.ConvTranspose2d(before, after, 4, stride=2, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
+    judge = []
+    for before, after in ((32, 64), (64, 128), (128, 256)):
+        judge += [nn.Conv2d(before, after, 4, stride=2, padding=1), nn.LeakyReLU(0.2)]
+    model = nn.Sequential(*grow, *judge, nn.Flatten(), nn.Linear(256 * 16, 1))
+    noise = torch.randn(256, 128, 1, 1, device=DEVICE)
+    return training(model, lambda model: nn.functional.softplus(model(noise)).mean())
+
+
 WORKLOADS = {
+    "mobilenet-train": mobilenet_train,
+    "denoise-infer": denoise_infer,
+    "lstm-train": lstm_train,
+    "graph-train": graph_train,
+    "fft": fft,
+    "llama-decode": llama_decode,
+    "axpy": axpy,
+    "gan-train": gan_train,
     "resnet50-train": resnet50_train,
     "resnet50-infer": resnet50_infer,
     "vit-infer": vit_infer,

@@ -11,6 +11,7 @@
 //!                 caps, pairs         speeds alone and together ─► results: SOLO.csv, PAIRS.csv
 //!                 kills               what a signal to one client does to its neighbour
 //! own: programs of the site's own, alone and together: `tests/gpu programs FILE`
+//! groups: the same programs, three and four at a time, and many copies of each: `tests/gpu groups FILE`
 //! mig: the plan of `tests/gpu mig`, on a GPU that it cuts
 //! report: Markdown, without names of hosts, devices or files
 //! tenant ── starts ─► client: a CUDA program over libcuda.so.1 alone; its kernels are PTX, so no toolkit is needed
@@ -27,6 +28,7 @@ pub mod cuda;
 pub mod early;
 pub mod energy;
 pub mod forms;
+pub mod groups;
 pub mod kernels;
 pub mod kills;
 pub mod life;

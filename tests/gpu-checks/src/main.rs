@@ -5,7 +5,7 @@ use gpu_checks::client;
 use gpu_checks::kernels::Workload;
 use gpu_checks::mig::{self, bench::undo};
 use gpu_checks::report::Verdict;
-use gpu_checks::sections::{Failure, ReportArguments, report, report_own};
+use gpu_checks::sections::{Failure, ReportArguments, report, report_groups, report_own};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -27,6 +27,14 @@ enum Task {
     Report(ReportArguments),
     /// Run programs of one's own on the first GPU, alone and together, and write a report
     Programs {
+        #[command(flatten)]
+        report: ReportArguments,
+        /// Lines of NAME FAMILY COMMAND
+        #[arg(long)]
+        programs: PathBuf,
+    },
+    /// Run programs of one's own on the first GPU, more than two at a time, and write a report
+    Groups {
         #[command(flatten)]
         report: ReportArguments,
         /// Lines of NAME FAMILY COMMAND
@@ -72,6 +80,7 @@ fn main() -> ExitCode {
         },
         Task::Report(arguments) => told(report(&arguments)),
         Task::Programs { report, programs } => told(report_own(&report, &programs)),
+        Task::Groups { report, programs } => told(report_groups(&report, &programs)),
         Task::Mig(arguments) => told(mig::report(&arguments)),
     }
 }

@@ -21,6 +21,10 @@ use std::time::Duration;
 const READY_DEADLINE: Duration = Duration::from_mins(2);
 const WARM_UP: Duration = Duration::from_millis(300);
 const RUN: Duration = Duration::from_millis(1700);
+/// A program that has said less in this time is given as much again, and so on, so often at most: one that works long at a time
+/// and has little of the device left says something once in a second or two.
+const LINES_MIN: usize = 4;
+const RUNS_MAX: usize = 4;
 
 /// One line of the file of programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +76,7 @@ fn parse(text: &str) -> Result<Vec<Named>, String> {
 }
 
 /// A program that runs or rests; ended with this value.
-struct Program {
+pub(crate) struct Program {
     process: Child,
     input: Option<ChildStdin>,
     lines: Receiver<Said>,
@@ -106,7 +110,7 @@ fn heard(line: &str) -> Option<Said> {
 }
 
 impl Program {
-    fn start(bench: &Bench, named: &Named, cap: u32) -> Result<Self, String> {
+    pub(crate) fn start(bench: &Bench, named: &Named, cap: u32) -> Result<Self, String> {
         let (name, arguments) = named.words.split_first().ok_or("a program without a name")?;
         let mut command = command(name);
         command.args(arguments);
@@ -126,7 +130,7 @@ impl Program {
         Ok(Self { process, input, lines })
     }
 
-    fn wait_until_ready(&self, name: &str) -> Result<(), String> {
+    pub(crate) fn wait_until_ready(&self, name: &str) -> Result<(), String> {
         self.lines
             .recv_timeout(READY_DEADLINE)
             .map(drop)
@@ -138,19 +142,12 @@ impl Program {
         writeln!(input, "{word}").map_err(|error| format!("a program does not listen: {error}"))
     }
 
-    /// Its speed in what it has said since it was last asked.
-    fn speed(&self) -> Result<f64, String> {
-        let progress = |said| match said {
+    /// What it has said of its progress since it was last asked.
+    fn progress(&self) -> impl Iterator<Item = Progress> {
+        self.lines.try_iter().filter_map(|said| match said {
             Said::Progress(progress) => Some(progress),
             Said::Ready => None,
-        };
-        let said: Vec<Progress> = self.lines.try_iter().filter_map(progress).collect();
-        match (said.first(), said.last()) {
-            (Some(first), Some(last)) if last.seconds > first.seconds => {
-                Ok((last.iterations - first.iterations) / (last.seconds - first.seconds))
-            }
-            _ => Err("a program got nowhere".to_owned()),
-        }
+        })
     }
 }
 
@@ -163,8 +160,18 @@ impl Drop for Program {
     }
 }
 
+/// The speed between the first and the last of these.
+fn speed(said: &[Progress]) -> Result<f64, String> {
+    match (said.first(), said.last()) {
+        (Some(first), Some(last)) if last.seconds > first.seconds => {
+            Ok((last.iterations - first.iterations) / (last.seconds - first.seconds))
+        }
+        _ => Err("a program got nowhere".to_owned()),
+    }
+}
+
 /// The speeds of programs that run at the same time; afterwards they rest.
-fn speeds(running: &mut [&mut Program]) -> Result<Vec<f64>, String> {
+pub(crate) fn speeds(running: &mut [&mut Program]) -> Result<Vec<f64>, String> {
     for program in running.iter_mut() {
         program.say("go")?;
     }
@@ -172,8 +179,17 @@ fn speeds(running: &mut [&mut Program]) -> Result<Vec<f64>, String> {
     for program in running.iter() {
         program.lines.try_iter().for_each(drop);
     }
-    std::thread::sleep(RUN);
-    let speeds = running.iter().map(|program| program.speed()).collect();
+    let mut said: Vec<Vec<Progress>> = vec![Vec::new(); running.len()];
+    for _ in 0..RUNS_MAX {
+        std::thread::sleep(RUN);
+        for (said, program) in said.iter_mut().zip(running.iter()) {
+            said.extend(program.progress());
+        }
+        if said.iter().all(|said| said.len() >= LINES_MIN) {
+            break;
+        }
+    }
+    let speeds = said.iter().map(|said| speed(said)).collect();
     for program in running.iter_mut() {
         program.say("pause")?;
     }
@@ -183,12 +199,12 @@ fn speeds(running: &mut [&mut Program]) -> Result<Vec<f64>, String> {
 }
 
 /// All programs under one cap, started at the same time.
-struct Group {
+pub(crate) struct Capped {
     cap: u32,
-    programs: Vec<Program>,
+    pub(crate) programs: Vec<Program>,
 }
 
-impl Group {
+impl Capped {
     fn start(bench: &mut Bench, named: &[Named], cap: u32) -> Result<Self, String> {
         let mut programs = Vec::new();
         for program in named {
@@ -207,8 +223,8 @@ impl Group {
 
 /// The programs, each started without a cap; what is measured is left in `results`.
 pub struct Session {
-    named: Vec<Named>,
-    uncapped: Group,
+    pub(crate) named: Vec<Named>,
+    pub(crate) uncapped: Capped,
 }
 
 impl Session {
@@ -229,7 +245,7 @@ impl Session {
                 Err(reason) => println!("left out: {reason}"),
             }
         }
-        Ok(Self { named: kept, uncapped: Group { cap: 100, programs } })
+        Ok(Self { named: kept, uncapped: Capped { cap: 100, programs } })
     }
 
     /// Each alone without a cap: its speed, and what our backend reads of it.
@@ -277,8 +293,8 @@ impl Session {
     ) -> Measured {
         let whole = self.speeds_alone()?;
         // Without caps, those of the session are the first of each two.
-        let mut firsts = (caps[0] < 100).then(|| Group::start(bench, &self.named, caps[0])).transpose()?;
-        let mut seconds = Group::start(bench, &self.named, caps[1])?;
+        let mut firsts = (caps[0] < 100).then(|| Capped::start(bench, &self.named, caps[0])).transpose()?;
+        let mut seconds = Capped::start(bench, &self.named, caps[1])?;
         for group in firsts.iter_mut().chain([&mut seconds]) {
             for (named, program) in self.named.iter().zip(&mut group.programs) {
                 let solo = results.solo.entry(named.name.clone()).or_default();
@@ -306,7 +322,7 @@ impl Session {
         Ok(Findings { text, apart: 0, skipped: skipped.into_iter().collect() })
     }
 
-    fn speeds_alone(&mut self) -> Result<Vec<f64>, String> {
+    pub(crate) fn speeds_alone(&mut self) -> Result<Vec<f64>, String> {
         self.uncapped.programs.iter_mut().map(|program| Ok(speeds(&mut [program])?[0])).collect()
     }
 }
@@ -340,6 +356,14 @@ mod tests {
         assert_eq!(heard("progress 1.5 30"), Some(Said::Progress(progress)));
         assert_eq!(heard("epoch 1 of 3"), None);
         assert_eq!(heard("progress soon 30"), None);
+    }
+
+    #[test]
+    fn a_speed_is_from_the_first_word_to_the_last() {
+        let at = |seconds, iterations| Progress { seconds, iterations };
+        assert_eq!(speed(&[at(1.0, 10.0), at(2.0, 15.0), at(3.0, 30.0)]), Ok(10.0));
+        assert_eq!(speed(&[at(1.0, 10.0)]), Err("a program got nowhere".to_owned()));
+        assert!(speed(&[]).is_err());
     }
 
     #[test]

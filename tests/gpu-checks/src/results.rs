@@ -39,6 +39,15 @@ pub struct Together {
     pub power_watts: Option<f64>,
 }
 
+/// Three and more at the same time, without caps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Which, by their names.
+    pub workloads: Vec<String>,
+    /// Of the speed alone, in their order.
+    pub speed_fractions: Vec<f64>,
+}
+
 /// All of it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Results {
@@ -46,8 +55,10 @@ pub struct Results {
     pub device_model: String,
     /// Alone, by their names.
     pub solo: BTreeMap<String, Solo>,
-    /// Together.
+    /// Two together.
     pub pairs: Vec<Together>,
+    /// More than two together, and copies.
+    pub groups: Vec<Group>,
 }
 
 /// The columns of SOLO.csv between the family and the memory.
@@ -104,6 +115,21 @@ impl Results {
         }
         lines.join("\n") + "\n"
     }
+
+    /// GROUPS.csv, a tenant a line; empty where no group was measured.
+    pub fn groups_csv(&self) -> String {
+        if self.groups.is_empty() {
+            return String::new();
+        }
+        let mut lines = vec!["group,workload,speed_fraction,device,mechanism".to_owned()];
+        for (number, group) in self.groups.iter().enumerate() {
+            for (workload, speed) in group.workloads.iter().zip(&group.speed_fractions) {
+                let speed = cell(Some(*speed));
+                lines.push(format!("{},{workload},{speed},{},mps", number + 1, self.device_model));
+            }
+        }
+        lines.join("\n") + "\n"
+    }
 }
 
 /// Four digits after the point: finer than the noise. Absent is empty.
@@ -137,5 +163,11 @@ mod tests {
         let row = text.lines().nth(1).unwrap();
         assert_eq!(row, "compute,launch,0.3000,,0.2900,0.0000,,1,h100,mps,1");
         assert_eq!(row.split(',').count(), text.lines().next().unwrap().split(',').count());
+        let workloads = vec!["launch".to_owned(); 2];
+        results.groups.push(Group { workloads, speed_fractions: vec![0.9, 0.8] });
+        assert_eq!(
+            results.groups_csv(),
+            "group,workload,speed_fraction,device,mechanism\n1,launch,0.9000,h100,mps\n1,launch,0.8000,h100,mps\n"
+        );
     }
 }

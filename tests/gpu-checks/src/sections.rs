@@ -108,23 +108,68 @@ pub fn report(arguments: &ReportArguments) -> Result<Verdict, Failure> {
 /// # Errors
 /// [`Failure`]: there is no GPU, no MPS, or no file can be read or written.
 pub fn report_own(arguments: &ReportArguments, programs: &Path) -> Result<Verdict, Failure> {
+    with_programs(arguments, programs, "-programs", |run, parts, session| {
+        for (caps, title) in OWN_SPLITS {
+            pairs_of(run, parts, session, caps, title)?;
+        }
+        Ok(())
+    })
+}
+
+/// Runs programs of the site's own on the first GPU, more than two at a time: what their pairs say of them is measured first.
+///
+/// # Errors
+/// As of [`report_own`].
+pub fn report_groups(arguments: &ReportArguments, programs: &Path) -> Result<Verdict, Failure> {
+    with_programs(arguments, programs, "-groups", |run, parts, session| {
+        let (caps, title) = OWN_SPLITS[0];
+        pairs_of(run, parts, session, caps, title)?;
+        for (size, title) in [(3, "Three at a time"), (4, "Four at a time")] {
+            run.section(parts, title, Ok(()), |parts, has_time| {
+                session.different(&mut parts.results, size, has_time)
+            })?;
+        }
+        run.section(parts, "Copies", Ok(()), |parts, has_time| {
+            session.copies(&mut parts.bench, &mut parts.results, has_time)
+        })
+    })
+}
+
+fn pairs_of(
+    run: &mut Run<'_>,
+    parts: &mut Parts,
+    session: &mut own::Session,
+    caps: [u32; 2],
+    title: &str,
+) -> Result<(), Failure> {
+    run.section(parts, title, Ok(()), |parts, has_time| {
+        let (ours, bench, _, results) = parts.split()?;
+        session.together(bench, ours, results, caps, has_time)
+    })
+}
+
+/// Starts the programs, measures each alone, and then what `sections` does with them.
+fn with_programs<S>(
+    arguments: &ReportArguments,
+    programs: &Path,
+    suffix: &str,
+    sections: S,
+) -> Result<Verdict, Failure>
+where
+    S: FnOnce(&mut Run<'_>, &mut Parts, &mut own::Session) -> Result<(), Failure>,
+{
     let named = own::read(programs).map_err(Failure::Broken)?;
     let mut parts = Parts::open(arguments)?;
     mps_is_possible(&parts.smi, &arguments.control).map_err(Failure::Skipped)?;
     let before = parts.smi.settings();
     let mut run = Run::begin(arguments, &parts.smi);
-    run.file_name.push_str("-programs");
+    run.file_name.push_str(suffix);
     let mut session = own::Session::start(&mut parts.bench, named).map_err(Failure::Broken)?;
     run.section(&mut parts, "Each alone", Ok(()), |parts, _| {
         let (ours, _, _, results) = parts.split()?;
         session.alone(ours, results)
     })?;
-    for (caps, title) in OWN_SPLITS {
-        run.section(&mut parts, title, Ok(()), |parts, has_time| {
-            let (ours, bench, _, results) = parts.split()?;
-            session.together(bench, ours, results, caps, has_time)
-        })?;
-    }
+    sections(&mut run, &mut parts, &mut session)?;
     drop(session);
     parts.bench.stop().map_err(Failure::Broken)?;
     let verdict = verdict(&run.sections);
@@ -318,6 +363,7 @@ impl<'a> Run<'a> {
             // Names of workloads alone: a host may be called like one.
             ("-SOLO.csv", parts.results.solo_csv()),
             ("-PAIRS.csv", parts.results.pairs_csv()),
+            ("-GROUPS.csv", parts.results.groups_csv()),
         ];
         for (end, text) in files.into_iter().filter(|(_, text)| !text.is_empty()) {
             let path = self.arguments.out.join(format!("{}{end}", self.file_name));
