@@ -11,16 +11,16 @@ use pillion_tests::storm::slurm_log;
 use pillion_tests::testbed::identity_of;
 use pillion_tests::wait::{Look, wait_for};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Slurm tells its accounting within seconds, and its database within some more.
 const ACCOUNTING_DEADLINE: Duration = Duration::from_mins(1);
 const ACCOUNT_FIELDS: &str = "JobID,State,Start,End,TimelimitRaw";
 const STATES: &str = "BF,CA,CD,DL,F,NF,OOM,PD,PR,R,RQ,RS,S,TO";
-/// Decisions are asked for in pieces of so many seconds.
-const DECISION_SECONDS: u32 = 300;
-const DECISIONS_MAX: &str = "10000";
+/// The scheduler is asked for pieces of so many seconds, and for so many lines of each at most.
+const PIECE_SECONDS: u32 = 300;
+const LINES_MAX: &str = "10000";
 /// The scheduler may just have come back.
 const ANSWER_DEADLINE: Duration = Duration::from_mins(1);
 /// What the harness itself puts into every user's environment.
@@ -59,9 +59,13 @@ pub(crate) fn facts(
             jobs.push(job);
         }
     }
-    let sights =
-        |texts: std::collections::BTreeSet<String>| texts.into_iter().map(|text| Sight { text }).collect();
-    let decisions = decisions(cluster, journal.began_at, ended_at);
+    let sights = |texts: BTreeSet<String>| texts.into_iter().map(|text| Sight { text }).collect();
+    let span = [journal.began_at, ended_at];
+    let decisions = decisions(cluster, span);
+    let made_room = made_room(cluster, span);
+    for job in &mut jobs {
+        job.made_room = made_room.get(&job.name).copied().unwrap_or_default();
+    }
     Ok(Facts {
         bound_seconds,
         jobs,
@@ -105,6 +109,7 @@ fn job(order: &Order, submitted: &Submitted, task: Option<u32>, done: &[(usize, 
         allocations: Vec::new(),
         starts: Vec::new(),
         accounts: Vec::new(),
+        made_room: 0,
         left: None,
     }
 }
@@ -213,18 +218,39 @@ fn begun(at: f64, restarts: u32, words: &BTreeMap<&str, &str>) -> Start {
 }
 
 /// What was decided since the storm began; nothing where the scheduler does not answer, which is said.
-fn decisions(cluster: &Cluster, began_at: f64, ended_at: f64) -> Vec<Decision> {
-    let mut all: BTreeMap<u64, Decision> = BTreeMap::new();
+fn decisions(cluster: &Cluster, span: [f64; 2]) -> Vec<Decision> {
+    let found = told(cluster, span, &["pairs", "--all"], "decisions");
+    let all: BTreeMap<u64, Decision> =
+        found.iter().filter_map(decision).map(|decision| (decision.id, decision)).collect();
+    all.into_values().collect()
+}
+
+/// How often each job was started again by Pillion.
+fn made_room(cluster: &Cluster, span: [f64; 2]) -> BTreeMap<String, usize> {
+    let found = told(cluster, span, &["events", "--kinds", "requeued"], "events");
+    // The pieces have a second in common.
+    let events: BTreeSet<(&str, String)> =
+        found.iter().filter_map(|event| Some((event["job_id"].as_str()?, event.to_string()))).collect();
+    let mut counts = BTreeMap::new();
+    for (job, _) in events {
+        *counts.entry(job.to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+/// What the scheduler tells of a time, piece by piece; nothing where it does not answer, which is said.
+fn told(cluster: &Cluster, [began_at, ended_at]: [f64; 2], words: &[&str], key: &str) -> Vec<Value> {
+    let mut all = Vec::new();
     let mut from = began_at - 5.0;
     while from < ended_at {
-        let until = from + f64::from(DECISION_SECONDS);
-        let asked = wait_for("the decisions", ANSWER_DEADLINE, || {
+        let until = from + f64::from(PIECE_SECONDS);
+        let asked = wait_for(&format!("the {key}"), ANSWER_DEADLINE, || {
             let time = |at: f64| {
                 let date = cluster.program("date").args(["-d", &format!("@{}", at.floor()), "+%FT%T"]);
                 date.stdout().map(|text| text.trim().to_owned())
             };
             let (start, end) = (time(from)?, time(until + 1.0)?);
-            let words = ["pairs", "--all", "-S", &start, "-E", &end, "--limit", DECISIONS_MAX, "--json"];
+            let words = [words, &["-S", &start, "-E", &end, "--limit", LINES_MAX, "--json"]].concat();
             let output = cluster.pillion_as("root", &words)?.output()?;
             Ok(match serde_json::from_slice::<Value>(&output.stdout) {
                 Ok(value) if output.status.success() => Look::Ready(value),
@@ -232,18 +258,15 @@ fn decisions(cluster: &Cluster, began_at: f64, ended_at: f64) -> Vec<Decision> {
             })
         });
         match asked {
-            Ok(value) => {
-                let found = value["decisions"].as_array().into_iter().flatten().filter_map(decision);
-                all.extend(found.map(|decision| (decision.id, decision)));
-            }
+            Ok(value) => all.extend(value[key].as_array().into_iter().flatten().cloned()),
             Err(error) => {
-                crate::say(&format!("no decisions to compare with: {}", pillion_core::report(&error)));
+                crate::say(&format!("no {key} to compare with: {}", pillion_core::report(&error)));
                 return Vec::new();
             }
         }
         from = until;
     }
-    all.into_values().collect()
+    all
 }
 
 fn decision(value: &Value) -> Option<Decision> {

@@ -209,6 +209,7 @@ fn submit(order: &Order, clients: &Clients, journal: &Journal) {
         Kind::Plain => {}
         Kind::Whole => words.push("--partition=shared".to_owned()),
         Kind::Known | Kind::First => words.push(format!("--colocate=profile={name}")),
+        Kind::Guest => words.push(format!("--colocate=profile={name},guest")),
     }
     if let Some(array) = order.array {
         words.push(format!("--array=0-{}%{}", array.tasks - 1, array.throttle));
@@ -228,7 +229,8 @@ fn submit(order: &Order, clients: &Clients, journal: &Journal) {
     let (is_taken, printed, said) = clients.run(order.user, &words, &script(order));
     let span = Span { from, until: epoch() };
     let name = printed.trim().split(';').next().filter(|_| is_taken).unwrap_or_default().to_owned();
-    let is_told = said.contains("waits for a GPU") || said.contains("GPUs of one node");
+    let is_told =
+        ["waits for a GPU", "GPUs of one node", "waits as a guest"].iter().any(|told| said.contains(told));
     let is_managed = is_told || (is_taken && order.kind == Kind::Whole);
     let shown = if name.is_empty() { format!("refused: {said}") } else { format!("job {name}") };
     let (kind, work, array) = (order.kind, order.work, order.array);

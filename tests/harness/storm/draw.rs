@@ -68,14 +68,15 @@ fn order(user: &'static str, at: f64, chance: &mut ChaCha8Rng) -> Order {
     let kind = match chance.random_range(0..100) {
         0..25 => Kind::Plain,
         25..37 => Kind::Whole,
-        37..82 => Kind::Known,
+        37..70 => Kind::Known,
+        70..82 => Kind::Guest,
         _ => Kind::First,
     };
     let array = chance.random_bool(0.06).then(|| {
         let tasks = chance.random_range(2..=6);
         Array { tasks, throttle: chance.random_range(1..=tasks) }
     });
-    let gpus = if chance.random_bool(0.12) { GPUS_MAX } else { 1 };
+    let gpus = if kind != Kind::Guest && chance.random_bool(0.12) { GPUS_MAX } else { 1 };
     // What uses simulated devices uses one.
     let uses_none = kind == Kind::Plain || gpus > 1;
     Order { number: 0, at, user, kind, work: work(uses_none, chance), gpus, array, after: None }
@@ -269,6 +270,8 @@ mod tests {
             assert!(of_kind().count() > 70, "{kind:?}");
             assert!(of_kind().any(|order| order.gpus == 2), "{kind:?}");
         }
+        let guests: Vec<&Order> = plan.orders.iter().filter(|order| order.kind == Kind::Guest).collect();
+        assert!(guests.len() > 40 && guests.iter().all(|order| order.gpus == 1), "{}", guests.len());
         for order in &plan.orders {
             if let Some(After::Ok(other) | After::Any(other)) = order.after {
                 assert!(other < order.number && plan.orders[other].user == order.user);

@@ -172,6 +172,8 @@ pub struct Job {
     pub starts: Vec<Start>,
     /// What Slurm's accounting has of it, in order.
     pub accounts: Vec<Account>,
+    /// How often Pillion says that it had it started again: guests make room.
+    pub made_room: usize,
     /// How it was when the queue no longer moved; `None` where it was gone by then.
     pub left: Option<Seen>,
 }

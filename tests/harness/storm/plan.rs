@@ -26,6 +26,8 @@ pub enum Kind {
     Known,
     /// Managed, of a workload that nobody has seen.
     First,
+    /// Managed, of a workload that was run before: it makes room for all others.
+    Guest,
 }
 
 /// What a job does.

@@ -74,6 +74,7 @@ fn starts(text: &mut String, facts: &Facts) {
     line("whole GPUs in the pool", &|job| job.order.kind == Kind::Whole);
     line("of several GPUs in the pool", &|job| job.order.kind != Kind::Plain && job.order.gpus > 1);
     line("known workloads", &|job| job.order.kind == Kind::Known);
+    line("guests", &|job| job.order.kind == Kind::Guest);
     line("first runs", &|job| job.order.kind == Kind::First);
     line("managed when submitted", &|job| job.is_managed);
     let shared = |job: &Job| job.starts.iter().any(|start| start.shards.is_some_and(|shards| shards < 100));

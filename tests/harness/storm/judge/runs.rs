@@ -3,7 +3,7 @@
 
 use super::{Harm, HarmKind, clock, slurm_away};
 use crate::storm::facts::{Allocation, Done, Facts, Job, Span};
-use crate::storm::plan::{After, Change, Deed, Part};
+use crate::storm::plan::{After, Change, Deed, Kind, Part};
 use std::collections::BTreeSet;
 
 /// Slurm writes an end down before its log does, and a start after.
@@ -172,9 +172,14 @@ fn twice(facts: &Facts, job: &Job) -> Option<String> {
         return Some(format!("two starts with restart count {}, the second at {at}", start.restarts));
     }
     let requeues = job.accepted(is_requeue).count();
-    (job.starts.len() > 1 + requeues).then(|| {
+    // Nobody but a guest is sent away here: the watch only advises.
+    let made_room = if job.order.kind == Kind::Guest { job.made_room } else { 0 };
+    (job.starts.len() > 1 + requeues + made_room).then(|| {
         let at: Vec<String> = job.starts.iter().map(|start| clock(facts, start.at)).collect();
-        format!("started at {}, though it was requeued {requeues} times", at.join(", "))
+        format!(
+            "started at {}, though it was requeued {requeues} times and made room {made_room} times",
+            at.join(", ")
+        )
     })
 }
 

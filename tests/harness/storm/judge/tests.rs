@@ -51,6 +51,7 @@ fn job(number: usize, kind: Kind, at: f64) -> Job {
         allocations: vec![Allocation { at: begun, until: Some(begun + 5.1), node: node.into() }],
         starts: vec![start],
         accounts: vec![account],
+        made_room: 0,
         left: None,
     }
 }
@@ -197,6 +198,14 @@ fn runs_beyond_the_requeues_are_found() {
         facts.jobs[1].done.push(done(Deed::RequeueNow, 6.0));
     });
     assert_eq!(same_count, [HarmKind::RanTwice]);
+    let made_room = |kind: Kind| {
+        doctored(|facts| {
+            again(&mut facts.jobs[1], 20.0);
+            facts.jobs[1].order.kind = kind;
+            facts.jobs[1].made_room = 1;
+        })
+    };
+    assert_eq!((made_room(Kind::Guest), made_room(Kind::Known)), (vec![], vec![HarmKind::RanTwice]));
 }
 
 #[test]
