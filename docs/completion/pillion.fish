@@ -225,6 +225,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand plan" -s V -l version -d
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l solo -d 'How each workload runs alone (CSV)' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l pairs -d 'What was measured of workloads together (CSV)' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l mig -d 'Replays how a device is cut into MIG instances, by speeds that were measured in them (CSV), instead of pairs: queues of 60 jobs on one device [--device: a100-40]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l groups -d 'What was measured of three and more together (CSV): says how far they are foretold by what is known of fewer, instead of replaying pairs' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l queues -d 'Jobs in each queue' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l seeds -d 'How many times the families are split and the queues drawn' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l observed -d 'How many pairings of new workloads were observed when warm' -r

@@ -215,6 +215,11 @@ pub struct BacktestArgs {
     #[arg(long, value_name = "SLICES.csv",
           conflicts_with_all = ["solo", "pairs", "queues", "observed", "observe", "trials", "week", "plot", "mechanism"])]
     pub mig: Option<PathBuf>,
+    /// What was measured of three and more together (CSV): says how far they are foretold by what is known of fewer, instead of
+    /// replaying pairs
+    #[arg(long, value_name = "GROUPS.csv",
+          conflicts_with_all = ["mig", "queues", "observed", "observe", "trials", "week", "plot"])]
+    pub groups: Option<PathBuf>,
     /// Jobs in each queue
     #[arg(long, value_name = "JOBS,..", value_delimiter = ',', default_value = "8,32,200",
           value_parser = clap::value_parser!(u32).range(2..=2000))]

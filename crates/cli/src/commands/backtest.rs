@@ -1,6 +1,7 @@
 //! `pillion backtest --solo SOLO.csv --pairs PAIRS.csv`: random queues against measured pairs, every policy on the same
 //! ones. Seeds run side by side; what each of them does is `pillion_pairing::backtest`'s.
 
+mod groups;
 mod mig;
 mod week;
 
@@ -33,6 +34,9 @@ pub fn make(args: &BacktestArgs) -> Result<Answer, CliError> {
     };
     let slowdown_ratio_max = promise(args);
     let measured = read_measured(args, (solo, pairs), slowdown_ratio_max)?;
+    if let Some(file) = &args.groups {
+        return groups::make(args, &measured, file, slowdown_ratio_max);
+    }
     if args.week {
         return week::make(args, (&measured, pairs), slowdown_ratio_max);
     }

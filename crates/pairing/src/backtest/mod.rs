@@ -13,6 +13,7 @@ mod choose;
 mod chosen;
 mod draw;
 mod exact;
+pub mod groups;
 mod guess;
 mod informed;
 pub mod mig;
