@@ -13,6 +13,7 @@
 //! Sources of the constants: Costa et al. 2025 (Max 1550: a pair at 0.1 of the units each loses nothing, a pair at 0.97
 //! each takes 1.10 times as long as taking turns), and the shape of throughput over thread percentage on a V100.
 
+use super::crowding;
 use super::filling::{Met, overlap};
 use super::interface::{BOUND_DEVIATIONS, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
 use pillion_core::metric::Metric;
@@ -241,7 +242,8 @@ fn delays(demands: &[Demand], own: usize, sharing: Sharing) -> Delays {
     let cache_delay = delay_of_bandwidth(this.cache, cache, 1.0);
     Delays {
         compute,
-        memory: delay_of_bandwidth(this.memory, memory, BANDWIDTH_REACHABLE_FRACTION),
+        memory: delay_of_bandwidth(this.memory, memory, BANDWIDTH_REACHABLE_FRACTION)
+            .max(crowding::delay(this.memory, memory)),
         cache: 1.0 + CACHE_WEIGHT * (cache_delay - 1.0),
         loss_fraction: if demands.len() > 1 { loss_beyond(total) } else { 0.0 },
     }

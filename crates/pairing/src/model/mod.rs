@@ -1,6 +1,7 @@
 //! How fast tenants run together: one interface, behind which the first contention model and later the learned one stand.
 
 mod contention;
+mod crowding;
 mod filling;
 mod interface;
 mod learned;

@@ -2,6 +2,7 @@
 //! under the cap, times contention for compute units and for memory. Sensible with any feature missing, modest with none.
 
 use super::solo_curve::{SoloCurve, small};
+use crate::model::crowding;
 use crate::model::filling::{self, Met};
 use crate::model::interface::TenantInput;
 use pillion_core::metric::Metric;
@@ -41,6 +42,8 @@ pub(super) struct Appetite {
     filled_fraction: Option<f64>,
     /// Memory bandwidth or memory busy time, 0..=1; absent = unknown.
     memory_fraction: Option<f64>,
+    /// Memory bandwidth alone, 0..=1; absent = unknown, also where busy time is known: a memory is busy long before it is full.
+    bandwidth_fraction: Option<f64>,
     /// How fast it is alone under caps; absent = not measured.
     curve: Option<SoloCurve>,
 }
@@ -89,6 +92,7 @@ impl Appetite {
                 .metrics
                 .get(Metric::MemoryBandwidthFraction)
                 .or(profile.metrics.get(Metric::MemoryBusyFraction)),
+            bandwidth_fraction: profile.metrics.get(Metric::MemoryBandwidthFraction),
             curve,
         }
     }
@@ -162,7 +166,7 @@ pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expe
         let speed_fraction = speed_fraction.min(cap.max(SPEED_MIN));
         return Expected { speed_fraction, doubt: DOUBT_UNKNOWN, overlap, cap, solo_deviation: 0.0 };
     }
-    let (mut pressure, mut filled, mut memory) = (0.0, Some(0.0), 0.0);
+    let (mut pressure, mut filled, mut memory, mut bandwidth) = (0.0, Some(0.0), 0.0, 0.0);
     for other in others {
         let (appetite, other_cap) = (&appetites[other], caps[other]);
         let use_fraction = appetite.use_or_assumed();
@@ -170,14 +174,17 @@ pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expe
         pressure += use_fraction.min(other_cap) * overlap;
         filled = filled.zip(appetite.filled_fraction).map(|(sum, part)| sum + part.min(other_cap) * overlap);
         // Whoever has a part of the device presses in proportion to what it gets done.
-        memory += appetite.memory_or_assumed() * appetite.alone_at(other_cap, use_fraction);
+        let alone = appetite.alone_at(other_cap, use_fraction);
+        memory += appetite.memory_or_assumed() * alone;
+        bandwidth += appetite.bandwidth_fraction.unwrap_or(0.0) * alone;
     }
     let this = &appetites[own];
     let contested = match filled.zip(this.filled_fraction) {
         Some((filled, own)) => this.contested(own.min(cap), pressure, filled),
         None => 1.0 + this.use_or_assumed() * pressure,
     };
-    let contention = contested * (1.0 + MEMORY_LOSS * this.memory_or_assumed() * memory);
+    let crowded = this.bandwidth_fraction.map_or(1.0, |own| crowding::delay(own, bandwidth));
+    let contention = contested * (1.0 + MEMORY_LOSS * this.memory_or_assumed() * memory).max(crowded);
     let alone = this.alone_at(cap, this.use_or_assumed());
     let of_cap = if cap < 1.0 && this.curve.is_none() { DOUBT_OF_CAP } else { 0.0 };
     let doubt = DOUBT_APART + DOUBT_OF_PRESSURE * pressure.min(1.0).powf(DOUBT_EXPONENT) + of_cap;
