@@ -345,6 +345,37 @@ fn share(site: &Site, reader: &mut Reader) -> [String; 2] {
     pair
 }
 
+/// The controller loses its power while a pair runs and a job waits in our care. It comes up again without a hand: the pair never
+/// noticed, and who waits is released as soon as there is a GPU.
+fn lose_power(site: &mut Site, pair: &[String]) {
+    let waiting = load(site, "launch-bound", 36_000, "10");
+    assert_eq!(site.job(&waiting, "JobState"), "PENDING", "both GPUs are taken");
+    let bound = site.job(&waiting, "EligibleTime");
+    // slurmctld itself writes down within seconds what it has taken.
+    let saved = "test \"$(find /var/lib/slurm/slurmctld/job_state -newer /run/pillion-submitted)\"";
+    site.controller.types("touch /run/pillion-submitted").unwrap();
+    wait_until("Slurm to have written it down", SOON, || Ok(site.controller.types(saved).is_ok())).unwrap();
+    site.controller.loses_power().unwrap();
+    site.connects();
+    site.wait_for_nodes();
+    wait_for("agent with two devices", SOON, || {
+        let said = site.controller.types("pillion nodes --parsable2 --noheader 2>&1 || true")?;
+        Ok(if said.matches("h200").count() == 2 { Look::Ready(()) } else { Look::NotYet(said) })
+    })
+    .unwrap_or_else(|error| panic!("{error:?}\n{}", site.logs()));
+    for job in pair {
+        assert_eq!(site.job(job, "JobState"), "RUNNING", "job {job} while the controller had no power");
+    }
+    assert_eq!(site.job(&waiting, "JobState"), "PENDING");
+    println!("held back until {bound} before, {} after", site.job(&waiting, "EligibleTime"));
+    site.controller.types("pillion undrain n1:g1").unwrap();
+    site.wait_for_job(&waiting, "RUNNING");
+    site.controller.types(&format!("scancel {waiting}")).unwrap();
+    site.wait_for_job(&waiting, "CANCELLED");
+    let states = site.controller.types("sinfo -h -N -o '%N %t'").unwrap();
+    assert!(!states.contains("drain") && !states.contains("down"), "{states}");
+}
+
 /// The next release comes while a pair runs, and goes again, host after host in two orders: no service is started again, no file of
 /// an admin's is touched, no node drains and no job ends.
 fn upgrade(site: &Site, pair: &[String]) {
@@ -418,7 +449,7 @@ fn remove(site: &Site, pair: &[String]) {
 
 #[test]
 fn a_site_is_made_by_the_quickstart_and_packages_go_without_harm() {
-    let site = Site::new();
+    let mut site = Site::new();
     let mut reader = Reader::new();
     let before = environment(&site);
     install(&site, &mut reader);
@@ -427,6 +458,7 @@ fn a_site_is_made_by_the_quickstart_and_packages_go_without_harm() {
     start_daemons(&site, &mut reader);
     let pair = share(&site, &mut reader);
     assert_eq!(environment(&site), before, "of a job that asked for nothing");
+    lose_power(&mut site, &pair);
     upgrade(&site, &pair);
     remove(&site, &pair);
     assert_eq!(environment(&site), before, "of a job that asked for nothing");

@@ -26,9 +26,14 @@ impl Site {
         let controller = machine("controller", "controller", 0);
         let nodes = vec![machine("n1", "node", 2), machine("n2", "node", 2)];
         let site = Self { controller, nodes, folder };
-        connect(&site.machines().collect::<Vec<_>>()).unwrap();
+        site.connects();
         site.start_slurm();
         site
+    }
+
+    /// The machines reach each other.
+    pub(crate) fn connects(&self) {
+        connect(&self.machines().collect::<Vec<_>>()).unwrap();
     }
 
     pub(crate) fn machines(&self) -> impl Iterator<Item = &Machine> {
@@ -112,7 +117,8 @@ impl Site {
 /// One machine, with our packages at `/srv/pillion`.
 pub(crate) fn machine(folder: &Path, name: &str, kind: &str, gpu_count: usize) -> Machine {
     let (layers, shared) = (given("PILLION_MACHINES"), given("PILLION_PACKAGES"));
-    Machine::boot(MachineSpec { name, kind, gpu_count, layers: &layers, shared: &shared, folder }).unwrap()
+    let (name, kind, folder) = (name.to_owned(), kind.to_owned(), folder.to_owned());
+    Machine::boot(MachineSpec { name, kind, gpu_count, layers, shared, folder }).unwrap()
 }
 
 /// The ends of a machine's logs.

@@ -1,7 +1,7 @@
 //! Machines with systemd as process 1: a root of Debian's own packages, namespaces, a network between them, and nothing of this
 //! checkout in them but what is shared with them. Packages are installed there as anybody installs them.
 //!
-//! `boot` beside this file makes one; what it changes lies in memory and is gone with it.
+//! `boot` beside this file makes one; what it changes lies in memory, outlasts a loss of its power and is gone with the test.
 
 use crate::error::{HarnessError, Result, io_error};
 use crate::process::{Daemon, Program, log_tail};
@@ -19,29 +19,49 @@ const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 const NETWORK: &str = "10.77.0";
 
 /// What a machine is to be.
-#[derive(Debug, Clone, Copy)]
-pub struct MachineSpec<'a> {
+#[derive(Debug, Clone)]
+pub struct MachineSpec {
     /// Its host name.
-    pub name: &'a str,
+    pub name: String,
     /// The layer above the base: `controller` or `node`.
-    pub kind: &'a str,
+    pub kind: String,
     /// How many GPUs it has, as far as files go.
     pub gpu_count: usize,
     /// The folder of all layers.
-    pub layers: &'a Path,
+    pub layers: PathBuf,
     /// What it finds at `/srv/pillion`.
-    pub shared: &'a Path,
+    pub shared: PathBuf,
     /// Where it and its log may lie.
-    pub folder: &'a Path,
+    pub folder: PathBuf,
 }
 
-/// One machine. Dropped, it ends as by a loss of power.
+/// One machine. Dropped, it ends as by a loss of power, and its disk with it.
 #[derive(Debug)]
 pub struct Machine {
-    name: String,
+    spec: MachineSpec,
     boot: Daemon,
     /// Process 1, as this side numbers it.
     process_one: u32,
+    disk: Disk,
+}
+
+/// What a machine writes, in memory.
+#[derive(Debug)]
+struct Disk(PathBuf);
+
+impl Disk {
+    fn empty(path: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&path).map_err(io_error("make folder", &path))?;
+        Program::new("mount").args(["-t", "tmpfs", "-o", "mode=755", "tmpfs"]).arg(&path).stdout()?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // What is still in use goes with its last user.
+        let _ = Program::new("umount").arg("--lazy").arg(&self.0).output();
+    }
 }
 
 impl Machine {
@@ -49,36 +69,37 @@ impl Machine {
     ///
     /// # Errors
     /// Where the kernel refuses a part of it, or it does not come up.
-    pub fn boot(spec: MachineSpec<'_>) -> Result<Self> {
-        let MachineSpec { name, kind, gpu_count, layers, shared, folder } = spec;
-        let own = folder.join(name);
-        fs::create_dir_all(&own).map_err(io_error("make folder", &own))?;
-        let log = folder.join(format!("{name}.log"));
-        let script = crate::daemons::checkout().join("tests/harness/machine/boot");
-        let mut boot = Program::new(script)
-            .env("PATH", SEARCH_PATH)
-            .args([name, kind])
-            .args([layers, &own])
-            .arg(gpu_count.to_string())
-            .arg(shared)
-            .daemon(name, &log)?;
-        let process_one = wait_for(&format!("systemd on {name}"), BOOT_DEADLINE, || {
-            boot.check_running()?;
-            Ok(systemd_of(boot.pid()).map_or_else(|| Look::NotYet(log_tail(&log, 500)), Look::Ready))
-        })?;
-        let machine = Self { name: name.to_owned(), boot, process_one };
-        // The last of what every host has. What else is enabled may wait for what is not there yet.
-        wait_for(&format!("munged on {name}"), BOOT_DEADLINE, || {
-            let state = machine.program("systemctl is-active munge.service").output()?;
+    pub fn boot(spec: MachineSpec) -> Result<Self> {
+        let disk = Disk::empty(spec.folder.join(&spec.name))?;
+        let (boot, process_one) = systemd(&spec, &disk.0)?;
+        let machine = Self { spec, boot, process_one, disk };
+        machine.wait_until_up()?;
+        Ok(machine)
+    }
+
+    /// Its power goes, and comes again: every process of it is gone at once, what it has written is there, and its network is gone
+    /// ([`connect`] makes it anew).
+    ///
+    /// # Errors
+    /// As of [`Machine::boot`].
+    pub fn loses_power(&mut self) -> Result<()> {
+        self.end();
+        (self.boot, self.process_one) = systemd(&self.spec, &self.disk.0)?;
+        self.wait_until_up()
+    }
+
+    /// The last of what every host has. What else is enabled may wait for what is not there yet.
+    fn wait_until_up(&self) -> Result<()> {
+        wait_for(&format!("munged on {}", self.name()), BOOT_DEADLINE, || {
+            let state = self.program("systemctl is-active munge.service").output()?;
             let state = String::from_utf8_lossy(&state.stdout).trim().to_owned();
             Ok(if state == "active" { Look::Ready(()) } else { Look::NotYet(state) })
-        })?;
-        Ok(machine)
+        })
     }
 
     /// Its host name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.spec.name
     }
 
     /// Process 1, as this side numbers it.
@@ -133,7 +154,10 @@ impl Machine {
         let mut text = self.types(&format!("cat {path}"))?;
         for (from, to) in replacements {
             if !text.contains(from) {
-                return Err(HarnessError::Refused(format!("{path} on {} does not hold '{from}'", self.name)));
+                return Err(HarnessError::Refused(format!(
+                    "{path} on {} does not hold '{from}'",
+                    self.name()
+                )));
             }
             text = text.replacen(from, to, 1);
         }
@@ -143,6 +167,13 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Machine {
+    /// Ends all that it is.
+    fn end(&mut self) {
         self.boot.signal(rustix::process::Signal::KILL);
         let group = group_of(self.boot.pid());
         // With process 1 the kernel ends all that is in there; its control groups are left to be removed.
@@ -152,6 +183,24 @@ impl Drop for Machine {
             Ok(if is_gone { Look::Ready(()) } else { Look::NotYet("control groups in use".into()) })
         });
     }
+}
+
+/// Boots what is on a disk: the script that does, and its systemd.
+fn systemd(spec: &MachineSpec, disk: &Path) -> Result<(Daemon, u32)> {
+    let log = spec.folder.join(format!("{}.log", spec.name));
+    let script = crate::daemons::checkout().join("tests/harness/machine/boot");
+    let mut boot = Program::new(script)
+        .env("PATH", SEARCH_PATH)
+        .args([&spec.name, &spec.kind])
+        .args([&spec.layers, disk])
+        .arg(spec.gpu_count.to_string())
+        .arg(&spec.shared)
+        .daemon(&spec.name, &log)?;
+    let process_one = wait_for(&format!("systemd on {}", spec.name), BOOT_DEADLINE, || {
+        boot.check_running()?;
+        Ok(systemd_of(boot.pid()).map_or_else(|| Look::NotYet(log_tail(&log, 500)), Look::Ready))
+    })?;
+    Ok((boot, process_one))
 }
 
 /// The control group that `boot` made.
@@ -182,7 +231,8 @@ fn systemd_of(boot: u32) -> Option<u32> {
     program.ends_with("usr/lib/systemd/systemd").then_some(child)
 }
 
-/// Joins machines by a bridge on the first of them, and gives each its address and the names of all.
+/// Joins machines by a bridge on the first of them, and gives each its address and the names of all; again, where the first has lost
+/// its power, with which the links of all went.
 ///
 /// # Errors
 /// Where the kernel refuses a part of it.
@@ -207,7 +257,7 @@ pub fn connect(machines: &[&Machine]) -> Result<()> {
     }
     let addresses = machines.iter().enumerate();
     let names: Vec<String> =
-        addresses.map(|(index, it)| format!("{NETWORK}.{} {}", index + 1, it.name)).collect();
+        addresses.map(|(index, it)| format!("{NETWORK}.{} {}", index + 1, it.name())).collect();
     let hosts = format!("127.0.0.1 localhost\n{}\n", names.join("\n"));
     for machine in machines {
         machine.types("ip link set lo up")?;
