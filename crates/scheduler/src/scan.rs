@@ -201,6 +201,7 @@ pub fn record_of(job: &Job, known: Option<&Kept>) -> Option<JobRecord> {
         ended_at: job.ended_at.filter(|_| ending.is_some()),
         ending,
         node: job.nodes.first().cloned(),
+        node_count: u32::try_from(job.nodes.len()).ok().filter(|count| *count > 0),
         gres: job.gres.to_string(),
         alone: kept.alone,
         exit: job.exit.filter(|_| ending.is_some()),

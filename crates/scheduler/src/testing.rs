@@ -107,6 +107,7 @@ pub(crate) fn record(start: JobStart) -> JobRecord {
         ended_at: Some(at(2000)),
         ending: Some(Ending::Completed),
         node: Some(NodeName::new("n1")),
+        node_count: Some(1),
         gres: "shard:g1:40".into(),
         alone: false,
         exit: None,

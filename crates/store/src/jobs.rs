@@ -36,8 +36,10 @@ pub struct JobRecord {
     pub ended_at: Option<UnixTime>,
     /// How it ended.
     pub ending: Option<Ending>,
-    /// Its node, once it runs.
+    /// Its node, once it runs; the first of several.
     pub node: Option<NodeName>,
+    /// On how many it is; `None` before it runs, and of what an earlier release wrote.
+    pub node_count: Option<u32>,
     /// Its GRES as Slurm shows it now.
     pub gres: String,
     /// Undone once: runs alone, is not released again.

@@ -62,7 +62,7 @@ pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Operators, Undr
 pub use profiles::{Durations, Profiles, StoredProfile};
 pub use reports::Reports;
 pub use runs::{MeasuredRun, Runs};
-pub use scaling::{SCALING_RUNS_MAX, ScalingFilter};
+pub use scaling::{SCALING_RUNS_MAX, ScalingFilter, ScalingRun};
 pub use shadow::{
     ForetoldSpeed, ShadowBeside, ShadowDecision, ShadowFilter, ShadowNeighbour, ShadowScore, ShadowSums,
     Shadows,

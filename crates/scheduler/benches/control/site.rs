@@ -166,6 +166,7 @@ fn past_job(start: JobStart, user: u32, number: u32, run: &JobSummary) -> JobRec
         ended_at: Some(run.ended_at),
         ending: Some(Ending::Completed),
         node: Some(NodeName::new("n0001")),
+        node_count: Some(1),
         gres: "shard:g0:100".to_owned(),
         alone: false,
         exit: Some((0, 0)),

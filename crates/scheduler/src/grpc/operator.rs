@@ -1,6 +1,7 @@
 //! The operators' and users' service: reads the store and the board; what operators order is written down by `act`.
 
 mod observed;
+mod scaled;
 
 use super::auth::{Caller, caller};
 use super::naming::{self, Naming};
@@ -231,7 +232,9 @@ impl OperatorService for OperatorServer {
             return self.named(api::JobResponse { found: status.is_some(), status }).await;
         };
         let row = self.queue_row(id, caller).await.map_err(store_error)?;
+        let advice = self.advice_of_pool(&record).await.map_err(store_error)?;
         let status = job::status(store, record, row, caller, now).await.map_err(store_error)?;
+        let status = api::JobStatus { advice: status.advice.or(advice), ..status };
         self.named(api::JobResponse { found: true, status: Some(status) }).await
     }
 
@@ -253,7 +256,7 @@ impl OperatorService for OperatorServer {
         let accounts = self.pages.accounts(&filter, group_by).await.map_err(store_error)?;
         let rows = accounts.into_iter().map(listing::account_row);
         let scaling = match scaling {
-            Some(filter) => scale::sum(&self.pages.scaling(&filter).await.map_err(store_error)?),
+            Some(filter) => self.above_break_even(&filter).await.map_err(store_error)?,
             None => None,
         };
         let MemoryAlarms { told, came_true } =

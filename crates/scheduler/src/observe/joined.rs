@@ -123,6 +123,7 @@ fn record(job: &ObservedJob, device_count: usize) -> JobRecord {
         ended_at: job.ended_at,
         ending: job.ending,
         node: job.nodes.first().cloned(),
+        node_count: u32::try_from(job.nodes.len()).ok(),
         gres: job.gres.clone(),
         alone: false,
         exit: job.exit,

@@ -92,7 +92,7 @@ pub(super) fn alone_seconds(run: &MeasuredRun, profile: &WorkloadProfile) -> Opt
 }
 
 /// How fast a job counted; `None` where it did not, or by what nobody can count.
-pub(super) fn rate_of(part: &ProgressPart) -> Option<f64> {
+pub(crate) fn rate_of(part: &ProgressPart) -> Option<f64> {
     part.progress.map(|progress| progress / part.seconds).filter(|rate| is_rate(*rate))
 }
 

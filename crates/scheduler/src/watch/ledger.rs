@@ -159,6 +159,7 @@ impl Ledger {
             ended_at,
             ending,
             node,
+            node_count,
             gres,
             alone,
             exit,
@@ -167,7 +168,7 @@ impl Ledger {
             (id, restart_count, uid, user, account, partition),
             (workload, slowdown_ratio_max.map(f64::to_bits), memory_bytes_declared),
             (bits(*submitted_at), eligible_at.map(bits), started_at.map(bits), ended_at.map(bits)),
-            (ending.map(Ending::as_str), node, gres, alone, exit),
+            (ending.map(Ending::as_str), node, node_count, gres, alone, exit),
         ))
     }
 

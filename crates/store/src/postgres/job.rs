@@ -49,6 +49,7 @@ pub(super) struct JobRow {
     ended_at: Option<Timestamp>,
     ending: Option<String>,
     node: Option<String>,
+    node_count: Option<i64>,
     gres: String,
     is_alone: bool,
     exit_status: Option<i64>,
@@ -78,6 +79,7 @@ impl TryFrom<JobRow> for JobRecord {
             started_at: row.started_at.map(unix_time),
             ended_at: row.ended_at.map(unix_time),
             node: row.node.map(NodeName),
+            node_count: place.number_opt("node_count", row.node_count)?,
             gres: row.gres,
             alone: row.is_alone,
             exit: match (row.exit_status, row.exit_signal) {
@@ -98,7 +100,7 @@ pub(super) async fn jobs(
     let rows = sqlx::query_as!(
         JobRow,
         "select job_id, restart_count, uid, user_name, account, partition_name, workload, slowdown_ratio_max,
-            memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, gres, is_alone,
+            memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, node_count, gres, is_alone,
             exit_status, exit_signal
         from job where job_id = any($1)",
         ids
@@ -116,24 +118,24 @@ pub(super) async fn record(conn: &mut PgConnection, jobs: &[JobRecord], at: Unix
     let rows = Value::Array(rows.into_values().collect());
     sqlx::query!(
         "insert into job as old (job_id, restart_count, uid, user_name, account, partition_name, workload,
-            slowdown_ratio_max, memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, gres,
-            is_alone, exit_status, exit_signal, seen_at)
+            slowdown_ratio_max, memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, node_count,
+            gres, is_alone, exit_status, exit_signal, seen_at)
         select new.job_id, new.restart_count, new.uid, new.user_name, new.account, new.partition_name, new.workload,
             new.slowdown_ratio_max, new.memory_bytes_declared, to_timestamp(new.submitted_at),
             to_timestamp(new.eligible_at), to_timestamp(new.started_at), to_timestamp(new.ended_at), new.ending, new.node,
-            new.gres, new.is_alone, new.exit_status, new.exit_signal, to_timestamp($2)
+            new.node_count, new.gres, new.is_alone, new.exit_status, new.exit_signal, to_timestamp($2)
         from jsonb_to_recordset($1) as new (job_id text, restart_count integer, uid bigint, user_name text,
             account text, partition_name text, workload text, slowdown_ratio_max double precision,
             memory_bytes_declared bigint, submitted_at double precision, eligible_at double precision,
-            started_at double precision, ended_at double precision, ending text, node text, gres text, is_alone boolean,
+            started_at double precision, ended_at double precision, ending text, node text, node_count bigint, gres text, is_alone boolean,
             exit_status bigint, exit_signal bigint)
         on conflict (job_id) do update set
             restart_count = excluded.restart_count, uid = excluded.uid, user_name = excluded.user_name,
             account = excluded.account, partition_name = excluded.partition_name, workload = excluded.workload,
             slowdown_ratio_max = excluded.slowdown_ratio_max, memory_bytes_declared = excluded.memory_bytes_declared,
             submitted_at = excluded.submitted_at, eligible_at = excluded.eligible_at, started_at = excluded.started_at,
-            ended_at = excluded.ended_at, ending = excluded.ending, node = excluded.node, gres = excluded.gres,
-            is_alone = excluded.is_alone, exit_status = excluded.exit_status, exit_signal = excluded.exit_signal,
+            ended_at = excluded.ended_at, ending = excluded.ending, node = excluded.node,
+            node_count = excluded.node_count, gres = excluded.gres, is_alone = excluded.is_alone, exit_status = excluded.exit_status, exit_signal = excluded.exit_signal,
             seen_at = excluded.seen_at",
         rows,
         at.seconds()
@@ -160,6 +162,7 @@ fn json_row(job: &JobRecord) -> Value {
         ended_at,
         ending,
         node,
+        node_count,
         gres,
         alone,
         exit,
@@ -180,6 +183,7 @@ fn json_row(job: &JobRecord) -> Value {
         "ended_at": ended_at,
         "ending": ending.map(Ending::as_str),
         "node": node,
+        "node_count": node_count,
         "gres": text(gres),
         "is_alone": alone,
         "exit_status": exit.map(|(status, _)| status),

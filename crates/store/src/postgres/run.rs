@@ -5,7 +5,7 @@ use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
 use super::{PgStore, decision, fault, job, unreadable};
-use crate::{Lesson, MeasuredRun, Runs, StoreError};
+use crate::{Lesson, MeasuredRun, ObservedRun, Runs, StoreError};
 use async_trait::async_trait;
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::{GresType, JobStart, NodeName};
@@ -98,6 +98,17 @@ impl TryFrom<RunRow> for JobSummary {
     }
 }
 
+impl TryFrom<RunRow> for ObservedRun {
+    type Error = StoreError;
+    fn try_from(mut row: RunRow) -> Result<Self, StoreError> {
+        let (node, device_model) = (NodeName::new(&row.node), row.device_model.take().unwrap_or_default());
+        let place = Place { table: "device", row: node.as_str() };
+        let device_memory_bytes =
+            place.number::<u64>("memory_bytes", row.device_memory_bytes.unwrap_or(0))?;
+        Ok(Self { summary: JobSummary::try_from(row)?, node, device_model, device_memory_bytes })
+    }
+}
+
 /// An agent that lost its journal may report a start again, under another journal: the first one counts.
 pub(super) async fn insert(
     conn: &mut PgConnection,
@@ -151,6 +162,29 @@ pub(super) async fn summary(conn: &mut PgConnection, start: JobStart) -> Result<
     .fetch_optional(conn)
     .await?;
     Ok(readable(row.map(JobSummary::try_from).into_iter())?.pop())
+}
+
+/// All that was reported of these starts, each device by itself.
+pub(super) async fn parts(conn: &mut PgConnection, starts: &[JobStart]) -> Result<Vec<ObservedRun>, TxError> {
+    let ids: Vec<String> = starts.iter().map(|start| start.job_id.to_string()).collect();
+    let counts: Vec<i32> = starts.iter().map(|start| integer(start.restart_count)).collect();
+    let rows = sqlx::query_as!(
+        RunRow,
+        r#"select run.job_id, run.restart_count, run.gres_type, run.started_at, run.ended_at, run.shared_seconds, run.shared_device_seconds,
+            run.memory_bytes_peak, run.process_count_peak, run.energy_joules, run.solo_progress, run.solo_seconds,
+            run.shared_progress, run.shared_progress_seconds, run.solo_means, run.solo_sample_count,
+            run.neighbour_starts, run.signs, run.node, device.device_model as "device_model?",
+            device.memory_bytes as "device_memory_bytes?"
+        from unnest($1::text[], $2::integer[]) as asked (job_id, restart_count)
+        join job_run as run on run.job_id = asked.job_id and run.restart_count = asked.restart_count
+        left join device on device.node = run.node and device.gres_type = run.gres_type
+        order by run.job_id, run.restart_count, run.gres_type"#,
+        &ids,
+        &counts,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(readable(rows.into_iter().map(ObservedRun::try_from))?)
 }
 
 /// The runs whose flag (a column of `job_run`) is still false, once their end is certain. A macro, since sqlx checks literals.
@@ -244,22 +278,20 @@ async fn measured(conn: &mut PgConnection, rows: Vec<RunRow>) -> Result<OpenRuns
     let requeues = fault::requeues_of(conn, &ids).await?;
     let mut open = OpenRuns::default();
     let mut read = Vec::with_capacity(rows.len());
-    for mut row in rows {
+    for row in rows {
         let key = row.unreadable(String::new());
-        let (node, device_model) = (NodeName::new(&row.node), row.device_model.take().unwrap_or_default());
-        let place = Place { table: "device", row: node.as_str() };
-        let memory_bytes = place.number::<u64>("memory_bytes", row.device_memory_bytes.unwrap_or(0));
-        match memory_bytes.and_then(|bytes| Ok((JobSummary::try_from(row)?, bytes))) {
-            Ok((summary, bytes)) => read.push((key, summary, node, device_model, bytes)),
+        match ObservedRun::try_from(row) {
+            Ok(told) => read.push((key, told)),
             Err(error) => {
                 unreadable::found(&error);
                 open.unreadable.push(Unreadable { why: error.to_string(), ..key });
             }
         }
     }
-    let starts: Vec<JobStart> = read.iter().map(|(_, summary, ..)| summary.start).collect();
+    let starts: Vec<JobStart> = read.iter().map(|(_, told)| told.summary.start).collect();
     let decisions = decision::ran_under(conn, &starts).await?;
-    for (key, summary, node, device_model, device_memory_bytes) in read {
+    for (key, told) in read {
+        let ObservedRun { node, summary, device_model, device_memory_bytes } = told;
         let job = jobs.get(&summary.start.job_id).cloned().ok_or("its job cannot be read");
         let decision = match decisions.get(&summary.start).cloned() {
             Some(None) => Err("its decision cannot be read"),

@@ -28,8 +28,7 @@ use crate::names::{
     workloads_of_one_name_are_told_by_whose_they_are,
 };
 use crate::observed::{
-    an_observed_start_is_kept_and_learnt_from_once, completed_runs_are_listed_by_filter,
-    devices_that_were_never_used_are_counted,
+    an_observed_start_is_kept_and_learnt_from_once, devices_that_were_never_used_are_counted,
 };
 use crate::operators::{
     a_drain_and_its_end_are_told, a_drain_is_kept_until_it_is_undone, a_guest_is_sent_back_once,
@@ -39,6 +38,10 @@ use crate::reports::{
     a_report_is_stored_once, a_run_counts_once, a_run_is_profiled_when_its_end_is_known, a_run_is_told_once,
     a_run_knows_the_decision_it_ran_under, launches_and_events_read_as_recorded,
     old_history_goes_and_what_was_learnt_stays, old_samples_are_pruned,
+};
+use crate::scaling::{
+    all_runs_are_read_page_after_page, completed_runs_are_listed_by_filter,
+    runs_of_the_pool_are_listed_beside_observed_ones,
 };
 use crate::shadow::{
     a_shadow_decision_is_kept_and_closed_once, observed_starts_are_read_with_their_parts,
@@ -131,7 +134,7 @@ suite! {
 type PagesCase = fn(Arc<PgStore>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What pages alone ask, which is asked of Postgres alone.
-pub(crate) const PAGES: [(&str, PagesCase); 13] = [
+pub(crate) const PAGES: [(&str, PagesCase); 15] = [
     ("shadow decisions", |store| Box::pin(shadow_decisions_are_added_up(store))),
     ("foretold speeds", |store| Box::pin(speeds_that_were_foretold_of_two_are_told(store))),
     ("decisions", |store| Box::pin(decisions_are_listed_by_filter(store))),
@@ -146,6 +149,8 @@ pub(crate) const PAGES: [(&str, PagesCase); 13] = [
     ("devices that were never used", |store| Box::pin(devices_that_were_never_used_are_counted(store))),
     ("drains", |store| Box::pin(a_drain_and_its_end_are_told(store))),
     ("scaling", |store| Box::pin(completed_runs_are_listed_by_filter(store))),
+    ("scaling in the pool", |store| Box::pin(runs_of_the_pool_are_listed_beside_observed_ones(store))),
+    ("scaling in pages", |store| Box::pin(all_runs_are_read_page_after_page(store))),
     ("instances", |store| Box::pin(a_tenant_without_its_instance_cannot_be_read(store))),
 ];
 
@@ -170,6 +175,7 @@ async fn a_job_reads_as_it_was_recorded(store: Arc<dyn Store>) {
         memory_bytes_declared: Some(8 << 30),
         ending: Some(Ending::OutOfMemory),
         alone: true,
+        node_count: Some(u32::MAX),
         exit: Some((139, 11)),
         ..ended_job(33)
     };

@@ -65,6 +65,7 @@ pub(crate) fn job(id: u32) -> JobRecord {
         ended_at: None,
         ending: None,
         node: None,
+        node_count: None,
         gres: "gres/shard:100".to_owned(),
         alone: false,
         exit: None,
@@ -79,6 +80,7 @@ pub(crate) fn ended_job(id: u32) -> JobRecord {
         ending: Some(Ending::Completed),
         exit: Some((0, 0)),
         node: Some(node()),
+        node_count: Some(1),
         ..job(id)
     }
 }

@@ -19,6 +19,7 @@ mod operators;
 mod postgres;
 mod reports;
 mod roles;
+mod scaling;
 mod shadow;
 mod slices;
 mod starts;

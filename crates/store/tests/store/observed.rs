@@ -6,10 +6,7 @@ use pillion_core::report::{JobSummary, Report, ReportBody};
 use pillion_core::{GresType, NodeName, UserId, WorkloadKey};
 use pillion_slurm::Ending;
 use pillion_store::postgres::PgStore;
-use pillion_store::{
-    HeldDevice, Lesson, Observed as _, ObservedJob, Reports as _, ScalingFilter, Store, StoredProfile,
-    UsedOfStarts,
-};
+use pillion_store::{HeldDevice, Lesson, Observed as _, ObservedJob, Store, StoredProfile, UsedOfStarts};
 use std::sync::Arc;
 
 pub(crate) fn observed(id: u32, began: u32) -> ObservedJob {
@@ -104,40 +101,4 @@ pub(crate) async fn an_observed_start_is_kept_and_learnt_from_once(store: Arc<dy
     assert_eq!(store.unprofiled_runs(10).await.expect("read"), []);
     assert_eq!(store.unjudged_runs(10).await.expect("read"), []);
     assert_eq!(store.job(start(1).job_id).await.expect("read"), None);
-}
-
-/// What came to its end by itself is found, by whose it is, what it runs and when it ended.
-pub(crate) async fn completed_runs_are_listed_by_filter(store: Arc<PgStore>) {
-    let ended = |id: u32, at_end: u32, ending: Ending| ObservedJob {
-        ended_at: Some(at(at_end)),
-        ending: Some(ending),
-        ..observed(id, at_end - 5)
-    };
-    let bobs = ObservedJob {
-        uid: UserId(2000),
-        workload: WorkloadKey::new("bob/w"),
-        ..ended(3, 70, Ending::Completed)
-    };
-    let jobs = [
-        ended(1, 50, Ending::Completed),
-        ended(2, 60, Ending::Failed),
-        bobs.clone(),
-        ended(4, 80, Ending::Completed),
-        observed(5, 90),
-    ];
-    store.record_observed(&jobs).await.expect("recorded");
-    let body = ReportBody::ObservedRun(Box::new(summary(4)));
-    store.ingest(&node(), "j", &Report { sequence: 1, body }).await.expect("stored");
-    let ids = async |filter: ScalingFilter| {
-        let found = store.scaling(&filter).await.expect("read");
-        found.into_iter().map(|(job, runs)| (job.inner_id, runs.len())).collect::<Vec<_>>()
-    };
-    assert_eq!(ids(ScalingFilter::default()).await, [(4, 1), (3, 0), (1, 0)]);
-    let alices = ScalingFilter { uid: Some(UserId(1000)), ..ScalingFilter::default() };
-    assert_eq!(ids(alices.clone()).await, [(4, 1), (1, 0)]);
-    assert_eq!(ids(ScalingFilter { limit: 1, ..alices }).await, [(4, 1)]);
-    let workload = Some(bobs.workload);
-    assert_eq!(ids(ScalingFilter { workload, ..ScalingFilter::default() }).await, [(3, 0)]);
-    let stretch = ScalingFilter { since: Some(at(50)), until: Some(at(70)), ..ScalingFilter::default() };
-    assert_eq!(ids(stretch).await, [(1, 0)]);
 }

@@ -3,7 +3,8 @@
 use super::OperatorServer;
 use crate::grpc::auth::Caller;
 use crate::grpc::owned::{is_of, own_user_name};
-use crate::grpc::{explain, job, rightsize, scale};
+use crate::grpc::scale::Asked;
+use crate::grpc::{explain, job, rightsize};
 use crate::shadow::words::sentence;
 use pillion_api as api;
 use pillion_core::{JobStart, Revision, SlurmJobId, UnixTime};
@@ -30,10 +31,14 @@ impl OperatorServer {
             return self.observed_waiting(job, caller).await;
         }
         let Some(known) = known.filter(|job| caller.may_see(job.uid)) else { return Ok(None) };
-        let advice = match scale::advice_filter(&known) {
-            Some(filter) => scale::advice(&known, &self.pages.scaling(&filter).await?),
-            None => None,
+        let asked = Asked {
+            start: known.start,
+            uid: known.uid,
+            workload: &known.workload,
+            device_count: known.devices.len(),
+            ending: known.ending,
         };
+        let advice = self.advice_of(asked).await?;
         let status = job::observed_status(&known, lesson, self.context.now());
         let shadow = self.shadow_of(known.start, Some(known.started_at)).await?;
         Ok(Some(api::JobStatus { advice, shadow: shadow.map(|(_, sentence)| sentence), ..status }))
