@@ -303,22 +303,24 @@ complete -c pillion -n "__fish_pillion_using_subcommand replay; and __fish_seen_
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and __fish_seen_subcommand_from anonymise" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and __fish_seen_subcommand_from help" -f -a "anonymise" -d 'Writes the files anew without people and names: equal names stay equal within them, and mean nothing outside'
 complete -c pillion -n "__fish_pillion_using_subcommand replay; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c pillion -n "__fish_pillion_using_subcommand scale" -l from -d 'Runs, a row each (CSV): docs/scale.md names the columns; MLPerf\'s results and Sia\'s measurements are known by theirs. Without this and --sacct: what the scheduler\'s agents observed' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand scale" -l from -d 'Runs, a row each (CSV): docs/scale.md names the columns; MLPerf\'s results and Sia\'s measurements are known by theirs. Without this and --sacct: completed runs that the scheduler knows' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -l sacct -d 'What the command of \'pillion replay --print-sacct\' wrote: of it the completed jobs' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand scale" -l by -d 'What is compared of runs that the scheduler knows: how long they took, or what each came forward a second by its own counter (`PILLION_PROGRESS`), in the pool' -r -f -a "elapsed\t'How long they took'
+progress\t'What they came forward a second'"
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -l gpu-model -d 'Only runs on this model of GPU, as the file spells it' -r
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -l gpus-per-node -d 'GPUs of a node: counts that do not fill nodes are left out [default: as runs on several nodes show]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -l efficiency -d 'The least that a GPU may be worth, of what it is worth at the smallest measured count: break-even is the largest count that keeps it' -r
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -l deadline -d 'How many GPUs are done in this time, as sbatch takes it: 90, 1:30:00, 2-00:00:00' -r
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -l budget -d 'How many GPUs may be had for this: 40gpuh, 12kwh, or 100 in what --price counts in; more than once for several' -r
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -l price -d 'What a GPU-hour costs, in whatever you count in' -r
-complete -c pillion -n "__fish_pillion_using_subcommand scale" -l work -d 'Of how many units of progress times and costs are told, where the file tells progress a second [default: 1]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand scale" -l work -d 'Of how many units of progress times and costs are told, where they are told by progress a second [default: 1]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -l json -d 'Print one JSON object'
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -s n -l noheader -d 'Print no column names'
-complete -c pillion -n "__fish_pillion_using_subcommand scale" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand scale" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c pillion -n "__fish_pillion_using_subcommand scale" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F

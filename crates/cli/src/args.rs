@@ -18,7 +18,7 @@ pub use idle::IdleArgs;
 pub use plan::{BacktestArgs, FirstRunsArg, ObjectiveArg, ObserveArg, PlanArgs, Switch, UsersArg};
 pub use replay::{AnonymiseArgs, OrderArg, ReplayAction, ReplayArgs};
 pub use rightsize::RightsizeArgs;
-pub use scale::{BudgetArg, ScaleArgs};
+pub use scale::{BudgetArg, MeasureArg, ScaleArgs};
 pub use setup::{BackendArg, SetupArgs};
 pub use shadow::{ShadowAction, ShadowArgs, ShadowReportArgs};
 

@@ -1,7 +1,7 @@
 //! How many GPUs.
 
 use super::replay::parse_amount;
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 use pillion_core::Fraction;
 use std::path::PathBuf;
 
@@ -19,6 +19,15 @@ pub enum BudgetArg {
     Money(f64),
 }
 
+/// What runs are compared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MeasureArg {
+    /// How long they took
+    Elapsed,
+    /// What they came forward a second
+    Progress,
+}
+
 #[derive(Debug, ClapArgs)]
 pub struct ScaleArgs {
     /// This workload: its name, or a part of it; without it all of them at a glance
@@ -27,7 +36,7 @@ pub struct ScaleArgs {
     /// Runs, a row each.
     #[arg(
         help = "Runs, a row each (CSV): docs/scale.md names the columns; MLPerf's results and Sia's measurements are known by theirs. Without \
-                this and --sacct: what the scheduler's agents observed",
+                this and --sacct: completed runs that the scheduler knows",
         long, value_name = "CSV", conflicts_with = "sacct",
         help_heading = INPUT
     )]
@@ -35,6 +44,10 @@ pub struct ScaleArgs {
     /// What the command of 'pillion replay --print-sacct' wrote: of it the completed jobs
     #[arg(long, value_name = "FILE", help_heading = INPUT)]
     pub sacct: Option<PathBuf>,
+    /// What is compared of runs that the scheduler knows: how long they took, or what each came forward a second by its own counter
+    /// (`PILLION_PROGRESS`), in the pool
+    #[arg(long, value_name = "WHAT", default_value = "elapsed", conflicts_with_all = ["from", "sacct"], help_heading = INPUT)]
+    pub by: MeasureArg,
     /// Only runs on this model of GPU, as the file spells it
     #[arg(long, value_name = "MODEL", help_heading = INPUT)]
     pub gpu_model: Option<String>,
@@ -53,7 +66,7 @@ pub struct ScaleArgs {
     /// What a GPU-hour costs, in whatever you count in
     #[arg(long, value_name = "AMOUNT", value_parser = parse_amount, help_heading = QUESTION)]
     pub price: Option<f64>,
-    /// Of how many units of progress times and costs are told, where the file tells progress a second [default: 1]
+    /// Of how many units of progress times and costs are told, where they are told by progress a second [default: 1]
     #[arg(long, value_name = "UNITS", value_parser = parse_work, help_heading = QUESTION)]
     pub work: Option<f64>,
 }

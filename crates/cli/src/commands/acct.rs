@@ -97,10 +97,10 @@ fn show(account: &AccountResponse) -> Answer {
     Answer { blocks, parsable, json: json::render(account) }
 }
 
-/// What observed runs spent above their break-even.
+/// What runs spent above their break-even.
 fn above(sum: &ScaleSum) -> String {
     format!(
-        "{} of {} of observed runs above their break-even (an efficiency of {}), in {} that ran with several numbers of GPUs; see 'pillion scale'",
+        "{} of {} of runs above their break-even (an efficiency of {}), in {} that ran with several numbers of GPUs; see 'pillion scale'",
         format::fraction(Some(sum.gpu_seconds_above / sum.gpu_seconds)),
         Amount::device_time(sum.gpu_seconds),
         format::fraction(Some(sum.efficiency_ratio)),

@@ -52,7 +52,21 @@ async fn what_agents_observed_is_told_with_its_causes_and_nothing_of_what_they_d
     assert_eq!((all.code, all.out.as_str()), (0, "alice/bert|2\n"), "{}", all.err);
     let none = harness.run("scale nobody").await;
     assert_eq!(none.code, 65);
-    assert!(none.err.contains("no completed run of 'nobody' was observed"), "{}", none.err);
+    assert!(none.err.contains("no completed run of 'nobody' that had its GPUs to itself"), "{}", none.err);
+}
+
+#[tokio::test]
+async fn by_progress_only_runs_count_that_wrote_it() {
+    let harness = Harness::start();
+    let told = harness.run("scale bert --by progress --work 36000 --deadline 1:30:00").await;
+    insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!("commands__scale_by_progress_table", told.out);
+    });
+    assert_eq!((told.code, told.err.as_str()), (0, ""));
+    let none = harness.run("scale nobody --by progress").await;
+    assert!(none.err.contains("that had its GPUs to itself"), "{}", none.err);
+    let of_file = harness.run("scale --from runs.csv --by progress").await;
+    assert_eq!((of_file.code, of_file.out.as_str()), (64, ""), "a file says itself what its times are");
 }
 
 #[tokio::test]
@@ -83,7 +97,7 @@ async fn the_commands_of_the_documentation_are_run() {
     let page = include_str!("../../../../docs/scale.md");
     let lines = page.lines().filter_map(|line| line.strip_prefix("pillion "));
     let lines: Vec<&str> = lines.map(|line| line.split('#').next().unwrap_or_default().trim()).collect();
-    assert_eq!(lines.len(), 12, "{lines:?}");
+    assert_eq!(lines.len(), 13, "{lines:?}");
     let (campaigns, lines): (Vec<&str>, Vec<&str>) =
         lines.into_iter().partition(|line| line.starts_with("characterize"));
     let harness = Harness::start();

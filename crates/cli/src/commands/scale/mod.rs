@@ -1,4 +1,4 @@
-//! `pillion scale`: how many GPUs a training is worth, from files of runs, or from what the scheduler's agents observed. Nothing is
+//! `pillion scale`: how many GPUs a training is worth, from files of runs, or from the runs that the scheduler knows. Nothing is
 //! changed; what is said of runs is `pillion-scale`'s.
 
 mod amounts;
@@ -67,7 +67,9 @@ pub async fn make(args: &ScaleArgs, address: &Target) -> Result<Answer, CliError
     let Found { history, input, watched } = match (&args.from, &args.sacct) {
         (Some(path), _) => read_csv(path)?,
         (None, Some(path)) => of_accounts(path)?,
-        (None, None) => observed::fetch(&mut connect(address).await?, args.workload.as_deref()).await?,
+        (None, None) => {
+            observed::fetch(&mut connect(address).await?, args.workload.as_deref(), args.by).await?
+        }
     };
     let Some(name) = &args.workload else {
         if args.deadline.is_some() || !budgets.is_empty() || args.work.is_some() {
