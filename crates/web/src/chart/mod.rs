@@ -3,7 +3,7 @@
 
 mod counts;
 
-pub(crate) use counts::{At, Counts, counts};
+pub(crate) use counts::{At, Counts, Height, counts, counts_key};
 
 use crate::format;
 use maud::{Markup, html};
@@ -114,6 +114,25 @@ fn nice_step(range: f64) -> f64 {
     let rough = (range / 4.0).max(0.05);
     let power = 10.0_f64.powf(rough.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|it| it * power).find(|it| *it >= rough).unwrap_or(rough)
+}
+
+/// Likewise of a range from zero up, however small.
+fn fine_step(range: f64) -> f64 {
+    let rough = (range / 5.0).max(1e-9);
+    let power = 10.0_f64.powf(rough.log10().floor());
+    [1.0, 2.0, 5.0, 10.0].into_iter().map(|it| it * power).find(|it| *it >= rough * 0.999).unwrap_or(rough)
+}
+
+/// A number at a line of the grid, with as many digits as tell it from the next one; from ten thousand on in thousands.
+fn number(value: f64, step: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 9")]
+    let digits = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
+    match value {
+        1e9.. => format!("{value:.0e}"),
+        1e7.. => format!("{:.0}M", value / 1e6),
+        1e4.. => format!("{:.0}k", value / 1e3),
+        _ => format!("{value:.digits$}"),
+    }
 }
 
 fn tick(value: f64, step: f64) -> String {

@@ -66,8 +66,8 @@ fn above(sum: &ScaleSum) -> Markup {
     html! {
         p.note {
             (format::percent(Some(sum.gpu_seconds_above / sum.gpu_seconds))) " of " (Amount::device_time(sum.gpu_seconds))
-            " of observed runs lie above their break-even (an efficiency of " (format::percent(Some(sum.efficiency_ratio)))
-            "), of " (sum.workload_count) " workloads that ran with several numbers of GPUs. " code { "pillion scale" } " says which."
+            " of completed runs lie above their break-even (an efficiency of " (format::percent(Some(sum.efficiency_ratio)))
+            "), in " (format::counted(sum.workload_count.into(), "workload")) " that ran with several numbers of GPUs. " code { "pillion scale" } " says which."
         }
     }
 }

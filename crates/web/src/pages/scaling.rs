@@ -1,13 +1,13 @@
 //! How a workload scales over GPUs: each number of them, measured or estimated, with its interval.
 
 use super::parts::scrolling;
-use crate::chart::{self, At, Counts};
+use crate::chart::{self, At, Counts, Height};
 use crate::format;
 use maud::{Markup, html};
 use pillion_api::ScaleRun;
-use pillion_core::amount::Amount;
+use pillion_core::amount::{Amount, Unit};
 use pillion_core::units::SECONDS_PER_HOUR;
-use pillion_scale::answers::break_even;
+use pillion_scale::answers::{Choice, break_even};
 use pillion_scale::{EFFICIENCY_USUAL, Estimate, Measure, NodeShape, Row, Run, Source, Table};
 use std::collections::BTreeMap;
 
@@ -35,13 +35,19 @@ fn section(model: &str, table: &Table) -> Markup {
             @if let Some(found) = break_even(table, EFFICIENCY_USUAL) {
                 p { "Break-even at an efficiency of " (format::percent(Some(EFFICIENCY_USUAL))) ": "
                     (format::counted(found.measured_gpus.into(), "GPU")) " measured, "
-                    (found.estimated.gpus) " with estimates" @if found.is_at_least { " or further" } "." }
+                    (found.estimated.gpus) " with estimates" @if let Some(ends) = ends(&found.estimated) { " (" (ends) ")" } @if found.is_at_least { " or further" } "." }
             }
             (pictures(table))
             (scrolling("How it scales", &rows(table, most)))
             p.note { "± and bands hold nine times of ten. Efficiency is what a GPU is worth, of what it is worth at the smallest number." }
         }
     }
+}
+
+/// What it is at the ends of the intervals, where that is another: `2 to 8`.
+fn ends(choice: &Choice) -> Option<String> {
+    let (low, high) = (choice.low.unwrap_or(choice.gpus), choice.high.unwrap_or(choice.gpus));
+    (low < high).then(|| format!("{low} to {high}"))
 }
 
 /// What stands in the table, over the numbers of GPUs.
@@ -54,18 +60,29 @@ fn pictures(table: &Table) -> Markup {
     };
     let smallest = table.rows.first().map_or(1.0, |row| f64::from(row.gpus));
     let full = table.rows.iter().map(|row| f64::from(row.gpus) / smallest).collect();
-    let kept = vec![EFFICIENCY_USUAL; table.rows.len()];
+    let kept = vec![100.0 * EFFICIENCY_USUAL; table.rows.len()];
     let speedup = points(|row| Some(row.speedup_ratio));
-    let efficiency = points(|row| Some(row.efficiency_ratio));
-    let device_seconds = points(|row| Some(row.gpu_hours.times(SECONDS_PER_HOUR)));
+    let efficiency = points(|row| Some(row.efficiency_ratio.times(100.0)));
+    let gpu_seconds = points(|row| Some(row.gpu_hours.times(SECONDS_PER_HOUR)));
     let energy = points(|row| row.energy_joules);
-    let plain: fn(f64) -> String = |value| format::ratio(Some(value));
     html! {
-        (chart::counts(&Counts { name: "Speedup, and if every GPU counted fully", points: &speedup, against: Some(full), tick: plain }))
-        (chart::counts(&Counts { name: "Efficiency, and the break-even", points: &efficiency, against: Some(kept), tick: |value| format::percent(Some(value)) }))
-        (chart::counts(&Counts { name: "GPU time of a run", points: &device_seconds, against: None, tick: |value| Amount::device_time(value).to_string() }))
-        (chart::counts(&Counts { name: "Energy of a run", points: &energy, against: None, tick: |value| Amount::energy(value).to_string() }))
+        (chart::counts_key())
+        div.curves {
+            (chart::counts(&Counts { name: "Speedup, and the ideal", points: &speedup, against: Some(full), height: Height::Doublings, unit: "×" }))
+            (chart::counts(&Counts { name: "Efficiency, and the break-even", points: &efficiency, against: Some(kept), height: Height::Even, unit: " %" }))
+            (amounts("GPU time of a run", &gpu_seconds, Unit::of_device_time))
+            (amounts("Energy of a run", &energy, Unit::of_energy))
+        }
     }
+}
+
+/// In the unit that says something of the greatest of them.
+fn amounts(of: &str, points: &[At], unit: fn(f64) -> Unit) -> Markup {
+    let unit = unit(points.iter().map(|at| at.value.expected).fold(0.0, f64::max));
+    let told = |at: &At| At { value: at.value.times(unit.count(1.0)), ..*at };
+    let points: Vec<At> = points.iter().map(told).collect();
+    let name = format!("{of}, in {}", unit.name());
+    chart::counts(&Counts { name: &name, points: &points, against: None, height: Height::Even, unit: "" })
 }
 
 fn rows(table: &Table, most: f64) -> Markup {
@@ -123,13 +140,17 @@ mod tests {
     fn several_counts_are_drawn_with_their_bands_and_one_is_not() {
         assert_eq!(sections(&[run(1, 100.0), run(1, 90.0)]).into_string(), "");
         let page = sections(&[run(1, 7200.0), run(2, 4500.0), run(4, 3790.0)]).into_string();
-        assert!(page.contains("How many GPUs on h&lt;100") && page.contains("2 GPUs measured"), "{page}");
+        assert!(
+            page.contains("How many GPUs on h&lt;100") && page.contains("2 GPUs measured, 2 with estimates"),
+            "{page}"
+        );
         // 1, 2 and 4 were measured; 8 and 16 are estimated.
         assert_eq!(page.matches("<tr>").count(), 1 + 5, "{page}");
-        // Three points in each of three pictures, for nothing was metered, and in the table.
-        assert_eq!(page.matches("class=\"measured\"").count(), 3 * 4);
+        // Three points in each of three pictures, for nothing was metered, and in the table; and what the mark is.
+        assert_eq!(page.matches("class=\"measured\"").count(), 3 * 4 + 1);
+        assert_eq!(page.matches("class=\"estimated\"").count(), 2 * 3 + 1);
         assert_eq!(page.matches("polygon class=\"band\"").count(), 3);
-        assert!(page.contains("Speedup, and if every") && !page.contains("Energy of a run"), "{page}");
+        assert!(page.contains("Speedup, and the ideal") && !page.contains("Energy of a run"), "{page}");
         assert!(page.contains("estimated, two doublings out"), "{page}");
     }
 }
