@@ -1,7 +1,9 @@
 //! How a training scales, on real Slurm: a simulated distributed workload on 1, 2 and 4 devices of a cluster that is only observed, run by
 //! a campaign as jobs of a user, one rank made slow on four. What is told of it is what the model that made it says, and the slow rank
-//! is named.
+//! is named. And the same in a pool, where a workload runs with and without co-location, on one node and on two.
 
+use pillion_core::device::Mechanism;
+use pillion_tests::cluster::spec::{ADMITS_PLAIN, PoolNode};
 use pillion_tests::wait::{Look, wait_for};
 use pillion_tests::{Cluster, ClusterSpec};
 use serde_json::Value;
@@ -189,4 +191,121 @@ fn a_campaign_goes_over_two_nodes_and_submits_nothing_twice_whoever_is_killed() 
         "{all:?}"
     );
     assert_eq!(told["scale"]["rows"][1]["nodes"], 2, "{told:#}");
+}
+
+/// How often the workload of the pool writes how far it is.
+const STEPS: u32 = 10;
+
+/// A rank a GPU, each with its part of every step; all wait for the last, and then it is written how far they are.
+fn counting_script(time_scale: f64) -> String {
+    let work = DIVIDED_SECONDS * time_scale / f64::from(STEPS);
+    format!(
+        "sleep {SERIAL_SECONDS}\ngpus=(${{SLURM_JOB_GPUS//,/ }})\ncount=$((${{#gpus[@]}} * SLURM_JOB_NUM_NODES))\n\
+         for ((step = 1; step <= {STEPS}; step++)); do\n\
+         for at in \"${{!gpus[@]}}\"; do\n\
+         factor=1\n[[ $count == 4 && $at == 3 ]] && factor={SLOW_RATIO}\n\
+         seconds=$(awk \"BEGIN {{ print {work} / $count * $factor }}\")\n\
+         env -u PILLION_PROGRESS SLURM_JOB_GPUS=${{gpus[at]}} CUDA_VISIBLE_DEVICES=${{gpus[at]}} pillion-load gemm-hog --seconds \"$seconds\" &\n\
+         done\nwait\nif [[ $PILLION_PROGRESS ]]; then echo $((step * 10)) >>\"$PILLION_PROGRESS\"; fi\n\
+         done\n"
+    )
+}
+
+/// Each row's count with what the model says of it, so far off at most.
+fn is_near(table: &Value, counts: &[u32], name: &str, expected: fn(u32) -> f64, tolerance: f64) {
+    for gpus in counts {
+        let rows = table["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["gpus"] == *gpus).unwrap_or_else(|| panic!("{table:#}"));
+        let (told, expected) = (row[name]["expected"].as_f64().unwrap(), expected(*gpus));
+        assert_eq!(row["source"], "measured", "{table:#}");
+        let off = (told / expected - 1.0).abs();
+        assert!(off < tolerance, "{gpus} GPUs, {name}: {told}, the model {expected}");
+    }
+}
+
+/// By what it wrote: what is not divided lies before the first number, and is not in it.
+fn is_as_it_counted(table: &Value) {
+    let seconds_of_one_in_a_hundred: fn(u32) -> f64 = |gpus| {
+        let slow = if gpus == 4 { SLOW_RATIO } else { 1.0 };
+        DIVIDED_SECONDS / 100.0 / f64::from(gpus) * slow
+    };
+    is_near(table, &[1, 4], "time_seconds", seconds_of_one_in_a_hundred, 2.0 * TOLERANCE);
+    let measured = table["rows"].as_array().unwrap().iter().filter(|row| row["source"] == "measured");
+    assert_eq!(
+        measured.count(),
+        2,
+        "who did not ask has no counter, and on two nodes nobody knows: {table:#}"
+    );
+}
+
+#[test]
+fn runs_of_several_gpus_in_the_pool_count_as_observed_ones_do() {
+    let nodes = ["n1", "n2"].map(|name| PoolNode::new(name, "h200", Mechanism::Mps));
+    let spec = ClusterSpec {
+        pool_nodes: nodes.into(),
+        bound_seconds: 600,
+        pool_conf_extra: vec![ADMITS_PLAIN.to_owned()],
+        ..ClusterSpec::default()
+    };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    let script = counting_script(cluster.spec().time_scale);
+    // Asked for in every way that leads into the pool; the last one needs all devices.
+    let asked: [&[&str]; 4] = [
+        &["--colocate", "--gres=gpu:1"],
+        &["-p", "shared", "--gres=gpu:2"],
+        &["--colocate", "--gres=gpu:4"],
+        &["--colocate", "--gres=gpu:4", "-N2"],
+    ];
+    let submit = |request: &&[&str]| {
+        let words = [&["-J", "train", "-c1", "--mem=100", "-t10"], *request].concat();
+        cluster.submit_as("alice", &script, &words).unwrap()
+    };
+    let jobs: Vec<_> = asked.iter().map(submit).collect();
+    for job in &jobs {
+        cluster.wait_for_job(*job, &["COMPLETED"], 2 * SOON).unwrap();
+    }
+    let ask = |user: &str, words: &[&str]| {
+        let words = [&["scale", "train", "--json"], words].concat();
+        let asked = cluster.pillion_as(user, &words)?.output().unwrap();
+        let told: Value = serde_json::from_slice(&asked.stdout).unwrap_or_default();
+        Ok((told, String::from_utf8_lossy(&asked.stderr).into_owned()))
+    };
+    let told = wait_for("four runs of the pool", SOON, || {
+        let (told, error) = ask("alice", &[])?;
+        let counts = told["rows"]
+            .as_array()
+            .map_or(0, |rows| rows.iter().filter(|row| row["source"] == "measured").count());
+        // What devices did is told by agents: of who asked for co-location, on one node.
+        let has_causes = told["causes"].as_array().is_some_and(|causes| causes.len() == 2);
+        Ok(if counts == 4 && has_causes {
+            Look::Ready(told)
+        } else {
+            Look::NotYet(format!("{told} {error}"))
+        })
+    })
+    .unwrap();
+    is_near(&told, &[1, 2, 4], "time_seconds", model, TOLERANCE);
+    // Slurm tells whole seconds, of some twenty.
+    is_near(&told, &[8], "time_seconds", model, 3.0 * TOLERANCE);
+    is_near(&told, &[1, 2, 4], "speedup_ratio", |gpus| model(1) / model(gpus), TOLERANCE);
+    let rows = told["rows"].as_array().unwrap();
+    let nodes: Vec<_> = rows.iter().take(4).map(|row| row["nodes"].as_u64()).collect();
+    assert_eq!(nodes, [Some(1), Some(1), Some(1), Some(2)], "{told:#}");
+    assert!(rows[2]["energy_joules"]["expected"].as_f64().unwrap() > 0.0, "by meter: {told:#}");
+    // The slow rank is named, by the device that Slurm gave.
+    let odd = told["causes"][1]["odd_ranks"].as_array().unwrap();
+    assert_eq!((odd.len(), &odd[0]["oddity"]), (1, &"slow".into()), "{told:#}");
+
+    let (counted, error) = ask("alice", &["--by", "progress"]).unwrap();
+    assert_eq!(counted["measure"], "progress", "{counted:#} {error}");
+    is_as_it_counted(&counted);
+
+    // Operators see the sum, and nobody else anything.
+    let account = cluster.pillion_json(&["acct"]).unwrap();
+    assert_eq!(account["scaling"]["workload_count"], 1, "{account:#}");
+    let (others, _) = ask("bob", &[]).unwrap();
+    assert_eq!(others, Value::Null);
+    let text = cluster.pillion_as("alice", &["scale", "train"]).unwrap().stdout().unwrap();
+    println!("{text}");
 }
