@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::scan::{Scan, mark_of, workload_of};
 use crate::tick_error::TickError;
 use pillion_core::name::NameSource;
+use pillion_core::workload::on_any;
 use pillion_core::{SlurmJobId, UnixTime, UserId, WorkloadKey, WorkloadName};
 use pillion_slurm::{Job, NAMED_JOBS_MAX};
 use pillion_store::Naming;
@@ -58,7 +59,8 @@ impl Names {
             return Ok(());
         }
         self.lock().asked.extend(asked.keys().map(|workload| (workload.clone(), scan.at)));
-        let jobs: Vec<SlurmJobId> = asked.values().map(|(job, _)| *job).collect();
+        let jobs: BTreeSet<SlurmJobId> = asked.values().map(|(job, _)| *job).collect();
+        let jobs: Vec<SlurmJobId> = jobs.into_iter().collect();
         let names =
             context.slurm.job_names(&jobs).await.map_err(TickError::slurm("read the names of jobs"))?;
         let mut namings = Vec::new();
@@ -90,8 +92,8 @@ impl Names {
     fn unnamed(&self, scan: &Scan) -> Bearers {
         // One job of each, before anything is copied: a long queue has few workloads.
         let one_each = scan.jobs.values().filter_map(|job| Some((words_of(job)?, job)));
-        let one_each: HashMap<(&str, &str), &Job> = one_each.collect();
-        let bearers: Bearers = one_each.into_values().filter_map(bearer).collect();
+        let one_each: HashMap<(&str, &str, usize), &Job> = one_each.collect();
+        let bearers: Bearers = one_each.into_values().flat_map(bearers).collect();
         let mut memory = self.lock();
         let Memory { named, asked } = &mut *memory;
         named.retain(|workload| bearers.contains_key(workload));
@@ -108,13 +110,15 @@ impl Names {
 }
 
 /// What the key of a job's workload is made of.
-fn words_of(job: &Job) -> Option<(&str, &str)> {
-    mark_of(job).map(|mark| (job.user.as_str(), mark.workload_digest.as_str()))
+fn words_of(job: &Job) -> Option<(&str, &str, usize)> {
+    mark_of(job).map(|mark| (job.user.as_str(), mark.workload_digest.as_str(), mark.device_count()))
 }
 
-fn bearer(job: &Job) -> Option<(WorkloadKey, (SlurmJobId, UserId))> {
-    let mark = mark_of(job).filter(|mark| !mark.workload_digest.is_empty())?;
-    Some((workload_of(job, mark), (job.id, job.uid)))
+/// The workload of a job, and the same whatever the number of its devices: how it scales is told of that one.
+fn bearers(job: &Job) -> Vec<(WorkloadKey, (SlurmJobId, UserId))> {
+    let Some(mark) = mark_of(job).filter(|mark| !mark.workload_digest.is_empty()) else { return Vec::new() };
+    let (own, bearer) = (workload_of(job, mark), (job.id, job.uid));
+    vec![(on_any(&own), bearer), (own, bearer)]
 }
 
 #[cfg(test)]

@@ -41,6 +41,14 @@ impl World {
         self.slurm.submit(FakeJob { name, admin_comment: mark.to_string(), begin, ..FakeJob::default() })
     }
 
+    /// One of several GPUs, that are named.
+    fn submit_wide(&self, name: &str, digest: &str, devices: &str) -> SlurmJobId {
+        let fallback = Some(devices.parse().unwrap());
+        let mark = Mark { workload_digest: digest.into(), fallback, ..Mark::default() };
+        let (begin, name) = (Some(at(NOW + 3600)), name.to_owned());
+        self.slurm.submit(FakeJob { name, admin_comment: mark.to_string(), begin, ..FakeJob::default() })
+    }
+
     async fn tick(&self, seconds: u64) {
         self.clock.set(at(NOW + seconds));
         Watch::new(Arc::clone(&self.context)).tick().await.unwrap();
@@ -72,6 +80,21 @@ impl World {
         self.context.store.record_jobs(&[job], at).await.unwrap();
         ingest.report(&NodeName::new("n1"), "journal", &report).await.unwrap().expect("it is known");
     }
+}
+
+/// How a workload scales is told of it whatever the number of its GPUs, and so it needs a name also where it never ran on one.
+#[tokio::test]
+async fn one_script_on_several_numbers_of_gpus_is_called_alike_on_each_and_on_any() {
+    let world = World::new();
+    for devices in ["g0,g1", "g0,g1,g2,g3"] {
+        world.submit_wide("train", "cc", devices);
+    }
+    world.tick(2).await;
+    for key in ["2x-cc", "4x-cc", "cc"] {
+        assert_eq!(world.name(key).await.as_deref(), Some("train"), "{key}");
+    }
+    world.tick(4).await;
+    assert_eq!(world.asked(), [2], "each job once, and never again");
 }
 
 #[tokio::test]
