@@ -48,7 +48,8 @@ pub struct ScalingRun {
     pub has_whole_devices: bool,
     /// Whether it was held to a part of its device.
     pub is_of_a_part: bool,
-    /// What was reported of each device; in the pool by the first node's agent alone, and of nobody who did not ask for co-location.
+    /// What was reported of each device; in the pool by the first node's agent alone, and not of a job that Slurm
+    /// started without us.
     pub parts: Vec<ObservedRun>,
 }
 
