@@ -1043,7 +1043,10 @@ local function modify_for_user(job, rec, part_list, uid)
     say("not changed: " .. pool_refusal(pool))
     return slurm.ERROR
   end
-  if not mark or not ends_management(job, moves) then return passed(job) end
+  if not mark then return passed(job) end
+  -- Between its release and its start it is under the rules that were decided on.
+  local changes_rules = mark.lease and mark.on and (text_of(job.account) or text_of(job.qos))
+  if not changes_rules and not ends_management(job, moves) then return passed(job) end
   if mark.lease then
     -- It is pinned to a node, and lua cannot unpin it.
     note("change refused", uid, "released")
@@ -1108,12 +1111,19 @@ local function why_not_waiting(old, rec)
   return nil
 end
 
+-- What a decision presupposes of a job where the site's rules are not the same for all: crates/scheduler/src/job_rules.rs.
+function M.decided_on(rec)
+  return M.digest((rec.account or "") .. "\n" .. (rec.qos or "") .. "\n" .. (rec.partition or ""))
+end
+
 -- A release.
 local function why_no_release(new, old, rec, now)
   local why = why_not_waiting(old, rec)
   if why then return why end
   -- Some release of Slurm may not show it.
   if rec.restart_cnt ~= nil and rec.restart_cnt ~= tonumber(new.r or "") then return "the job was started meanwhile" end
+  -- What the site lets be done with a job may hang on these.
+  if new.on and new.on ~= M.decided_on(rec) then return "its account, QOS or partition is not what was decided on" end
   local decided = tonumber(new.lease)
   -- Whoever was stopped between deciding and acting does not know what happened since.
   if not decided or math.abs(now - decided) > LEASE_SECONDS then return "the release is out of date" end

@@ -35,9 +35,9 @@ pub const MARK_LENGTH_MAX: usize = 520;
 const WHOLE_DEVICE: &str = "shard:100";
 
 /// Every field that this release knows.
-const FIELDS: [&str; 22] = [
+const FIELDS: [&str; 23] = [
     "w", "s", "m", "c", "i", "oom", "early", "guest", "part", "field", "gres", "other", "begin", "at",
-    "nodes", "plain", "again", "lease", "r", "alone", "u", "left",
+    "nodes", "plain", "again", "on", "lease", "r", "alone", "u", "left",
 ];
 
 /// What is known of a managed job from Slurm alone. Its texts are short, and a long queue has many: they stand in the mark itself.
@@ -78,6 +78,8 @@ pub struct Mark {
     pub plain: bool,
     /// `again`: the lease under which it ran out of device memory; since then it has more, and is not started again for that.
     pub again_lease_epoch: Option<u64>,
+    /// `on`: digest of the account, QOS and partition that the release was decided on, where the site's rules are not the same for all.
+    pub decided_on: Option<CompactString>,
     /// `lease`: when this job was released; absent while it waits.
     pub lease_epoch: Option<u64>,
     /// `r`: the restart count that the release was made for.
@@ -175,6 +177,7 @@ impl Mark {
             "at" => self.fallback = Some(value.parse().ok().filter(|all: &GresTypes| all.count() > 1)?),
             "nodes" => self.nodes = Some(value.parse().ok().filter(|count| *count > 1)?),
             "plain" => self.plain = value == "1",
+            "on" => self.decided_on = Some(value.into()),
             "lease" => self.lease_epoch = Some(value.parse().ok()?),
             "r" => self.lease_restart_count = Some(value.parse().ok()?),
             "alone" => self.alone = value == "1",
@@ -232,7 +235,14 @@ impl Mark {
     #[must_use]
     pub fn undone(&self) -> Self {
         let undone_lease_epoch = Some(self.lease_epoch.unwrap_or(0));
-        Self { lease_epoch: None, lease_restart_count: None, alone: true, undone_lease_epoch, ..self.clone() }
+        Self {
+            lease_epoch: None,
+            lease_restart_count: None,
+            decided_on: None,
+            alone: true,
+            undone_lease_epoch,
+            ..self.clone()
+        }
     }
 
     /// The mark with which a job that ran out of device memory waits for a decision once more, with so much. It names the lease
@@ -242,6 +252,7 @@ impl Mark {
         Some(Self {
             memory_mib: Some(memory_mib),
             again_lease_epoch: Some(lease_epoch),
+            decided_on: None,
             lease_epoch: None,
             lease_restart_count: None,
             undone_lease_epoch: None,
@@ -255,6 +266,7 @@ impl Mark {
         let lease_epoch = self.lease_epoch.filter(|_| self.as_guest && !self.alone)?;
         Some(Self {
             undone_lease_epoch: Some(lease_epoch),
+            decided_on: None,
             lease_epoch: None,
             lease_restart_count: None,
             ..self.clone()
@@ -317,6 +329,9 @@ impl fmt::Display for Mark {
         }
         if let Some(epoch) = self.again_lease_epoch {
             write!(f, ";again={epoch}")?;
+        }
+        if let Some(digest) = &self.decided_on {
+            write!(f, ";on={digest}")?;
         }
         if let Some(epoch) = self.lease_epoch {
             write!(f, ";lease={epoch}")?;

@@ -263,3 +263,33 @@ S.test("a user cannot pass for us", function()
 end)
 
 S.done()
+
+S.test("a release holds for the account, QOS and partition that were decided on", function()
+  local decided = pillion.decided_on({ account = "lab", qos = "free", partition = "shared" })
+  local function on(digest) return mark(";on=" .. digest .. lease()) end
+  local facts = { account = "lab", qos = "free" }
+  passes("as decided", on(decided), PIN, waiting(facts))
+  for name, changes in pairs({ account = { account = "other", qos = "free" }, qos = { account = "lab", qos = "normal" },
+    ["no account"] = { qos = "free" }, ["no QOS"] = { account = "lab" } }) do
+    refused(name, on(decided), PIN, waiting(changes), "its account, QOS or partition is not what was decided on")
+  end
+  passes("nothing was said of it", mark(lease()), PIN, waiting(facts))
+  passes("an undo asks for none of it", mark(";u=0;alone=1"), UNPIN, waiting(facts))
+  local of_none = pillion.decided_on({ partition = "shared" })
+  passes("Slurm without accounts", on(of_none), PIN, waiting())
+end)
+
+S.test("between its release and its start nobody but an admin charges a job to another account or QOS", function()
+  local leased = ";on=" .. pillion.decided_on({ partition = "shared" }) .. lease()
+  local function change(changes, more)
+    local job = S.job(S.update(changes))
+    S.said, S.noted, S.logged = {}, {}, {}
+    return pillion.modify(job, waiting({ admin_comment = mark(more) }), S.partitions(), 2001)
+  end
+  for _, changes in ipairs({ { account = "other" }, { qos = "free" } }) do
+    S.equal(change(changes, leased), slurm.ERROR, "leased")
+    S.equal(string.match(S.said[1] or "", "is about to start on a shared GPU") ~= nil, true, tostring(S.said[1]))
+    S.equal(change(changes, lease()), slurm.SUCCESS, "leased where the same holds for all")
+    S.equal(change(changes), slurm.SUCCESS, "waiting")
+  end
+end)

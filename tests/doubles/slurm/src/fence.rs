@@ -4,6 +4,7 @@
 use super::world::{Record, World};
 use pillion_core::UnixTime;
 use pillion_core::mark::Mark;
+use pillion_core::name::digest;
 use pillion_slurm::{JobState, JobUpdate, SlurmError};
 
 /// A release that is older than this, in seconds, comes from a leader that was frozen.
@@ -93,6 +94,11 @@ fn refusal(
     };
     if new.lease_restart_count != Some(record.restart_count) {
         return Some("the job was started meanwhile");
+    }
+    let request = &record.request;
+    let is = || digest(&format!("{}\n{}\n{}", request.account, request.qos, request.partition));
+    if new.decided_on.as_ref().is_some_and(|decided| *decided != is()) {
+        return Some("its account, QOS or partition is not what was decided on");
     }
     (lease.abs_diff(now.epoch()) > RELEASE_AGE_SECONDS_MAX).then_some("the release is out of date")
 }
