@@ -94,6 +94,7 @@ fn job(number: u32) -> anyhow::Result<WaitingJob> {
         device_count: 1,
         node_count: 1,
         fallback: None,
+        rules: None,
         as_guest: false,
         is_plain: false,
         cpus: 4,
@@ -135,6 +136,7 @@ fn device(node: &NodeName, number: u32, devices: Devices) -> anyhow::Result<Devi
         expected_end_at: None,
         isolation: pillion_core::isolation::Isolation::Shared,
         first_run: None,
+        rules: None,
         guest: None,
     };
     Ok(DeviceView {

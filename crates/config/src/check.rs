@@ -49,6 +49,9 @@ pub(crate) fn check(place: Place<'_>, section: &str, schema: &Value, table: &DeT
             DeValue::Table(inner) if schema.get("properties").is_some() => {
                 mistakes.extend(check(place, &key, schema, inner));
             }
+            found if is_list_of_tables(schema) => {
+                mistakes.extend(check_each(place, &key, schema, found, line));
+            }
             _ if schema.get("properties").is_some() => {
                 let sentence = format!("{key} is a section; write [{key}] and its settings below it");
                 mistakes.push(Mistake { line, key, sentence });
@@ -62,6 +65,32 @@ pub(crate) fn check(place: Place<'_>, section: &str, schema: &Value, table: &DeT
         }
     }
     mistakes
+}
+
+/// Whether it is written as `[[name]]`, as many times as wanted.
+pub(crate) fn is_list_of_tables(schema: &Value) -> bool {
+    schema["items"].get("properties").is_some()
+}
+
+/// What is wrong in the tables of a list.
+fn check_each(place: Place<'_>, key: &str, schema: &Value, found: &DeValue<'_>, line: usize) -> Vec<Mistake> {
+    let all = if let DeValue::Array(items) = found {
+        let tables = items.iter().map(|item| match item.get_ref() {
+            DeValue::Table(inner) => Some(inner),
+            _ => None,
+        });
+        tables.collect::<Option<Vec<_>>>()
+    } else {
+        None
+    };
+    let Some(all) = all else {
+        let sentence = format!("{key} is a list of sections; write [[{key}]] and its settings below it");
+        return vec![Mistake { line, key: key.to_owned(), sentence }];
+    };
+    let of_each = all.into_iter().zip(1..);
+    of_each
+        .flat_map(|(table, number)| check(place, &format!("{key}[{number}]"), &schema["items"], table))
+        .collect()
 }
 
 /// A value as it was written, at most a line of it.
@@ -78,6 +107,9 @@ fn unknown(place: Place<'_>, section: &str, name: &str) -> String {
     if let Some((_, sentence)) = REPLACED.iter().find(|(replaced, _)| *replaced == key) {
         return (*sentence).to_owned();
     }
+    if let Some(sentence) = not_of_some(place, section, name) {
+        return sentence;
+    }
     let elsewhere = all_keys(place.root, place.root_section);
     let same_name = elsewhere.iter().find(|other| other.rsplit('.').next() == Some(name));
     let nearest = nearest(name, &of_section).map(|near| dotted(section, near));
@@ -88,6 +120,23 @@ fn unknown(place: Place<'_>, section: &str, name: &str) -> String {
     format!("there is no setting {key}; allowed {place} are {}", of_section.join(", "))
 }
 
+/// The sentence on a key of a list's own section that stands in one of its tables: `objective` in `[[policy.override]]`.
+fn not_of_some(place: Place<'_>, section: &str, name: &str) -> Option<String> {
+    let (parent, _) = section.strip_suffix(']')?.rsplit_once('.')?;
+    let is_of_parent = names(place.root, parent).contains(&name)
+        && !is_list_of_tables(&schema_at(place.root, parent)["properties"][name]);
+    let (of_whom, may_be_set): (Vec<&str>, Vec<&str>) =
+        names(place.root, section).into_iter().partition(|key| !names(place.root, parent).contains(key));
+    is_of_parent.then(|| {
+        format!(
+            "{} is one for all jobs; an override may set {}, for jobs of {}",
+            dotted(parent, name),
+            may_be_set.join(", "),
+            of_whom.join(", ")
+        )
+    })
+}
+
 fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     let near = names.iter().map(|known| (strsim::normalized_damerau_levenshtein(name, known), *known));
     let best = near.max_by(|(one, _), (other, _)| one.total_cmp(other));
@@ -96,9 +145,21 @@ fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
 
 /// The keys of a section of the part, by its dotted name within it.
 fn names<'a>(root: &'a Value, section: &str) -> Vec<&'a str> {
+    schema_at(root, section)["properties"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.as_str())
+        .collect()
+}
+
+/// The schema of a section; `name[2]` is a table of a list.
+fn schema_at<'a>(root: &'a Value, section: &str) -> &'a Value {
     let parts = section.split('.').filter(|part| !part.is_empty());
-    let schema = parts.fold(root, |schema, part| &schema["properties"][part]);
-    schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect()
+    parts.fold(root, |schema, part| match part.split_once('[') {
+        Some((name, _)) => &schema["properties"][name]["items"],
+        None => &schema["properties"][part],
+    })
 }
 
 /// Every key beneath a schema, with its sections.

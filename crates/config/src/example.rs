@@ -34,7 +34,11 @@ pub fn example() -> String {
 
 fn write_section(text: &mut String, section: &Section) {
     if !section.name.is_empty() {
-        let _ = writeln!(text, "[{}]", section.name);
+        let mark = if section.is_list { "#" } else { "" };
+        if section.is_list {
+            comment(text, &section.docs);
+        }
+        let _ = writeln!(text, "{mark}{}", section.header());
     }
     for key in &section.keys {
         write_key(text, section, key);

@@ -20,6 +20,7 @@ mod example;
 mod manual;
 mod migrate;
 mod mistake;
+mod overrides;
 mod read;
 mod replaced;
 mod rules;
@@ -27,6 +28,7 @@ mod scheduler;
 mod schema;
 mod show;
 pub mod slurm_files;
+mod words;
 
 pub use agent::{
     Agent, AgentMetricsConfig, AgentMode, BackendKind, DevicesConfig, ExporterConfig, IntelConfig, MigConfig,
@@ -37,15 +39,18 @@ pub use example::example;
 pub use manual::manual;
 pub use migrate::{Migration, Step, migrate};
 pub use mistake::{ConfigError, Mistake};
+pub use overrides::Override;
 pub use read::{Part, mistakes, parse_agent, parse_scheduler, parts, read_agent};
 pub use rules::{is_loopback_host, scheduler_addresses};
 pub use scheduler::{
-    Colocate, DatabaseConfig, EndsBy, FirstRuns, Isolation, ListenConfig, MetricsConfig, Objective,
-    ObserveConfig, OomRequeue, PlainJobs, PolicyConfig, PoolConfig, Scheduler, ShardsBy, SlurmConfig,
-    TrainingConfig, Trials, Users, Watch, WebConfig,
+    Colocate, DatabaseConfig, ListenConfig, MetricsConfig, ObserveConfig, PlainJobs, PolicyConfig,
+    PoolConfig, Scheduler, SlurmConfig, TrainingConfig, WebConfig,
 };
 pub use schema::{Key, Section, scheduler_sections};
 pub use show::{Origin, Setting, read_scheduler_in_force, show};
+pub use words::{
+    EndsBy, FirstRuns, Guests, Isolation, Objective, OomRequeue, ShardsBy, Trials, Users, Watch,
+};
 
 /// Where the file is, unless `--config` names another place.
 pub const CONFIG_PATH: &str = "/etc/pillion/pillion.toml";

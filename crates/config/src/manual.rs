@@ -34,7 +34,7 @@ pub fn manual() -> String {
 }
 
 fn describe(page: &mut Roff, section: &Section) {
-    let name = if section.name.is_empty() { "AT THE TOP".to_owned() } else { format!("[{}]", section.name) };
+    let name = if section.name.is_empty() { "AT THE TOP".to_owned() } else { section.header() };
     page.control("SH", [name.as_str()]);
     for key in &section.keys {
         page.control("TP", []);

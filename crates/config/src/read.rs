@@ -63,8 +63,17 @@ pub fn parse_scheduler(text: &str) -> Result<Scheduler, Vec<Mistake>> {
         return Err(vec![Mistake { line, key: partitions.to_owned(), sentence: sentence.to_owned() }]);
     }
     let wrong = in_scheduler(&scheduler);
+    let partitions = scheduler.pool.partitions.iter().chain(&scheduler.observe.partitions);
+    let known: Vec<&str> = partitions.map(String::as_str).collect();
+    let of_overrides =
+        crate::overrides::wrong(&scheduler.policy.overrides, &known).into_iter().map(|(number, sentence)| {
+            let key = format!("policy.override[{number}]");
+            Mistake { line: line_of(place, file.get_ref(), &key), sentence: format!("{key} {sentence}"), key }
+        });
+    let mut wrong = placed(place, file.get_ref(), wrong);
+    wrong.extend(of_overrides);
     if !wrong.is_empty() {
-        return Err(placed(place, file.get_ref(), wrong));
+        return Err(wrong);
     }
     Ok(scheduler)
 }
@@ -287,9 +296,21 @@ fn line_of(place: Place<'_>, file: &DeTable<'_>, key: &str) -> usize {
 fn lines_of(place: Place<'_>, file: &DeTable<'_>, key: &str) -> Vec<usize> {
     let (mut table, mut lines) = (file, Vec::new());
     for part in key.split('.') {
+        // `name[2]`: the second table of a list.
+        let (part, number) = match part.strip_suffix(']').and_then(|part| part.split_once('[')) {
+            Some((part, number)) => (part, number.parse::<usize>().ok()),
+            None => (part, None),
+        };
         let Some((name, value)) = table.get_key_value(part) else { break };
-        lines.push(place.line(name.span().start));
-        let DeValue::Table(inner) = value.get_ref() else { break };
+        let (start, value) = match (value.get_ref(), number) {
+            (DeValue::Array(items), Some(number)) => {
+                let Some(item) = number.checked_sub(1).and_then(|at| items.get(at)) else { break };
+                (item.span().start, item.get_ref())
+            }
+            (value, _) => (name.span().start, value),
+        };
+        lines.push(place.line(start));
+        let DeValue::Table(inner) = value else { break };
         table = inner;
     }
     lines

@@ -3,6 +3,10 @@
 #![expect(clippy::doc_markdown, reason = "the sentences are printed for admins as they stand")]
 
 use crate::auth::Auth;
+use crate::overrides::Override;
+use crate::words::{
+    EndsBy, FirstRuns, Guests, Isolation, Objective, OomRequeue, ShardsBy, Trials, Users, Watch,
+};
 use pillion_core::heartbeat::Mode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -204,102 +208,6 @@ pub struct WebConfig {
     pub allow_remote: bool,
 }
 
-/// Who may share a device with whom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Users {
-    /// Jobs of one user only.
-    SameUser,
-    /// Jobs of one account.
-    SameAccount,
-    /// Jobs of whomever.
-    Any,
-}
-
-/// What stands between tenants of different users.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Isolation {
-    /// What the mechanism gives.
-    Shared,
-    /// A wall.
-    Hard,
-}
-
-/// What a plan maximises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Objective {
-    /// GPU-hours saved against a device for each job.
-    Throughput,
-    /// Energy saved against the same work done alone.
-    Energy,
-    /// Work per joule.
-    ThroughputPerWatt,
-}
-
-/// What is done where a promise is being broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Watch {
-    /// Nothing: nobody looks.
-    Off,
-    /// It is told, and nobody joins that device any more.
-    Advise,
-    /// The guest is started again besides, alone.
-    Act,
-}
-
-/// What becomes of a workload's first run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FirstRuns {
-    /// It has its device to itself.
-    Alone,
-    /// Others may join it once it was measured.
-    Host,
-}
-
-/// Whether pairs are tried that the bounds do not admit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Trials {
-    /// No.
-    Off,
-    /// Where the watch takes them apart again.
-    On,
-}
-
-/// What becomes of a job that ran out of device memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OomRequeue {
-    /// It is started again where its user said so.
-    Ask,
-    /// It is not started again, whatever its user said.
-    Never,
-}
-
-/// By what it is known when a job is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EndsBy {
-    /// By the runs of its workload, else by its time limit.
-    Runs,
-    /// By its time limit.
-    Limits,
-}
-
-/// By what shards are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ShardsBy {
-    /// What the workload uses alone.
-    Profile,
-    /// That, and what its runs were seen to use beyond it.
-    Use,
-}
-
 /// `[policy]`: who may share with whom, and what for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -405,6 +313,10 @@ pub struct PolicyConfig {
     /// never with --no-requeue: the job that joined last goes back where a promise breaks.
     #[schemars(with = "String", extend("enum" = ["off", "on"]))]
     pub trials: Trials,
+    /// Whether jobs that were submitted as guests (--colocate=guest) may be beside others, who keep their promises. "never": a guest
+    /// has its GPU alone.
+    #[schemars(with = "String", extend("enum" = ["beside", "never"]))]
+    pub guests: Guests,
     /// The same as policy.watch for single partitions, by the partition of the job that joined last.
     #[schemars(
         with = "BTreeMap<String, String>",
@@ -412,6 +324,9 @@ pub struct PolicyConfig {
             "additionalProperties" = { "type": "string", "enum": ["off", "advise", "act"] })
     )]
     pub watch_partitions: BTreeMap<String, Watch>,
+    /// Other rules for some jobs; the first that matches a job counts.
+    #[serde(rename = "override", skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<Override>,
 }
 
 /// `[training]`: when a model is trained anew, and on how much.
@@ -451,7 +366,8 @@ impl Scheduler {
     /// Pool partitions in which nobody parts a pair whose promise breaks, where first runs are to be hosts: because of them they
     /// stay alone, for whoever joins a host that was measured for minutes must be able to go back. Empty: nothing stands in the way.
     pub fn first_runs_unwatched(&self) -> Vec<&str> {
-        if self.policy.first_runs == FirstRuns::Alone {
+        let rules = self.policy.overrides.iter().filter_map(|own| own.first_runs);
+        if rules.chain([self.policy.first_runs]).all(|rule| rule == FirstRuns::Alone) {
             return Vec::new();
         }
         let names = self.pool.partitions.iter();
@@ -460,7 +376,9 @@ impl Scheduler {
 
     /// Whether guests are sent back in any partition of the pool.
     pub fn sends_guests_back(&self) -> bool {
-        self.pool.partitions.iter().any(|name| self.policy.watch_of(name) == Watch::Act)
+        let of_some = self.policy.overrides.iter().filter_map(|own| own.watch);
+        let of_partitions = self.pool.partitions.iter().map(|name| self.policy.watch_of(name));
+        of_partitions.chain(of_some).any(|watch| watch == Watch::Act)
     }
 }
 
@@ -543,7 +461,9 @@ impl Default for PolicyConfig {
             watch_steady_seconds: 600,
             watch_restart_seconds: 120,
             watch_partitions: BTreeMap::new(),
+            overrides: Vec::new(),
             trials: Trials::Off,
+            guests: Guests::Beside,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The keys with their sentences, defaults and ranges, as the structs have them: JSON Schema by schemars, in the order in
 //! which the structs name them.
 
-use crate::{Agent, Scheduler};
+use crate::check::is_list_of_tables;
+use crate::{Agent, Override, Scheduler};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -15,8 +16,17 @@ pub struct Section {
     pub name: String,
     /// What it is about.
     pub docs: String,
+    /// Whether it may be written as often as wanted, in double brackets.
+    pub is_list: bool,
     /// Its keys, but for those that are tables themselves.
     pub keys: Vec<Key>,
+}
+
+impl Section {
+    /// Its name as it is written.
+    pub(crate) fn header(&self) -> String {
+        if self.is_list { format!("[[{}]]", self.name) } else { format!("[{}]", self.name) }
+    }
 }
 
 /// One key of a section, as example and manual show it.
@@ -55,7 +65,11 @@ impl Tree {
 
 /// The scheduler's sections, the top of the file first.
 pub fn scheduler_sections() -> Vec<Section> {
-    sections::<Scheduler>("")
+    let mut all = sections::<Scheduler>("");
+    let after = all.iter().position(|section| section.name == "policy").map_or(all.len(), |at| at + 1);
+    let of_some = sections::<Override>("policy.override").into_iter();
+    all.splice(after..after, of_some.map(|section| Section { is_list: true, ..section }));
+    all
 }
 
 /// The agent's sections, `[agent]` first.
@@ -86,10 +100,12 @@ fn sections<T: JsonSchema + Serialize + Default>(name: &str) -> Vec<Section> {
 fn collect(name: &str, schema: &Value, defaults: Tree, found: &mut Vec<Section>) {
     let Tree::Table(entries) = defaults else { return };
     let place = found.len();
-    found.push(Section { name: name.to_owned(), docs: docs(schema), keys: Vec::new() });
+    found.push(Section { name: name.to_owned(), docs: docs(schema), is_list: false, keys: Vec::new() });
     for (key, default) in entries {
         let schema = &schema["properties"][&key];
-        if schema.get("properties").is_some() {
+        if is_list_of_tables(schema) {
+            // A section of its own.
+        } else if schema.get("properties").is_some() {
             let inner = if name.is_empty() { key } else { format!("{name}.{key}") };
             collect(&inner, schema, default, found);
         } else {
@@ -112,7 +128,17 @@ mod tests {
         assert_eq!(
             names,
             [
-                "", "pool", "observe", "slurm", "database", "listen", "auth", "web", "policy", "training",
+                "",
+                "pool",
+                "observe",
+                "slurm",
+                "database",
+                "listen",
+                "auth",
+                "web",
+                "policy",
+                "policy.override",
+                "training",
                 "metrics"
             ]
         );

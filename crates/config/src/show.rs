@@ -4,7 +4,7 @@ use crate::check::dotted;
 use crate::example::toml_text;
 use crate::mistake::{ConfigError, Mistake};
 use crate::read::Part;
-use crate::schema::{agent_sections, scheduler_sections};
+use crate::schema::{Section, agent_sections, scheduler_sections};
 use crate::{Agent, Scheduler, read};
 use serde_json::Value;
 use std::path::Path;
@@ -47,6 +47,10 @@ pub fn show(part: Part, text: &str, host_name: &str) -> Result<Vec<Setting>, Vec
     let values = values.expect("a configuration is plain data");
     let mut settings = Vec::new();
     for section in &sections {
+        if section.is_list {
+            settings.extend(of_list(part, text, section, &values));
+            continue;
+        }
         let within =
             section.name.strip_prefix("agent").filter(|_| part == Part::Agent).unwrap_or(&section.name);
         let names = within.split('.').filter(|name| !name.is_empty());
@@ -62,6 +66,20 @@ pub fn show(part: Part, text: &str, host_name: &str) -> Result<Vec<Setting>, Vec
         }
     }
     Ok(settings)
+}
+
+/// What is written in the tables of a list, and nothing of what is not.
+fn of_list(part: Part, text: &str, section: &Section, values: &Value) -> Vec<Setting> {
+    let table = section.name.split('.').fold(values, |table, name| &table[name]);
+    let mut settings = Vec::new();
+    for (own, number) in table.as_array().into_iter().flatten().zip(1..) {
+        for key in section.keys.iter().filter(|key| !own[&key.name].is_null()) {
+            let name = format!("{}[{number}].{}", section.name, key.name);
+            let origin = read::line_written(part, text, &name).map_or(Origin::Default, Origin::File);
+            settings.push(Setting { key: name, value: toml_text(&own[&key.name]), origin });
+        }
+    }
+    settings
 }
 
 /// Reads the scheduler's part, and where each of its values comes from.

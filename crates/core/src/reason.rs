@@ -59,6 +59,8 @@ pub enum Reason {
     UserPolicy,
     /// The site or one of the users wants a wall between users, and there is none on this device.
     NeedsWall,
+    /// The site lets no guest be beside one of the two, and the other is one.
+    NoGuests,
     /// In every instance in which it has room it would be slower than promised.
     SliceTooSlow,
     /// How the device is cut cannot be changed now, and it would have no room in what stands.
@@ -121,6 +123,7 @@ impl Reason {
             Self::BeyondBudget => "more promises would be at risk than the site's budget allows",
             Self::UserPolicy => "the site does not let these users share",
             Self::NeedsWall => "a wall between users is wanted, and the device has none",
+            Self::NoGuests => "the site lets no guests be beside one of the two",
             Self::SliceTooSlow => "in an instance of the device it would be slower than promised",
             Self::ShapeHeld => "the device's instances cannot be changed now",
             Self::NotAllowed => "the two are not among the combinations that may be chosen",
@@ -170,6 +173,7 @@ impl Reason {
             Self::BeyondBudget => "more promises would be at risk than the site's budget allows",
             Self::UserPolicy => "the site does not let these users share",
             Self::NeedsWall => "a wall between users is wanted, and the device has none",
+            Self::NoGuests => "the site lets no guests be beside one of the two",
             Self::SliceTooSlow => "in an instance one of the two would be slower than promised",
             Self::ShapeHeld => "its instances cannot be changed now",
             Self::NotAllowed => "is not among the combinations that may be chosen",
@@ -241,6 +245,7 @@ impl Reason {
             | Self::BeyondBudget
             | Self::UserPolicy
             | Self::NeedsWall
+            | Self::NoGuests
             | Self::NotAllowed
             | Self::NotShareable
             | Self::OutlivesHost

@@ -32,7 +32,7 @@ pub use planner::{
     Demands, Effort, OBSERVED_PEAK_RATIO, Room, RoomMade, known, leaves_room, make_room, may_join_first_run,
     memory_need, pairings, plan,
 };
-pub use policy::{EndsBy, FirstRuns, Objective, Policy, UserPolicy};
+pub use policy::{EndsBy, FirstRuns, GuestRule, JobRules, Objective, Policy, UserPolicy};
 pub use trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict, user_of};
 pub use view::{
     AloneClaim, ClusterView, DeviceView, FirstRun, GuestTenant, NodeView, ProfileBook, Tenant, WaitingJob,

@@ -7,7 +7,7 @@ use pillion_core::isolation::Isolation;
 use serde::{Deserialize, Serialize};
 
 /// Who may share a device with whom (docs/principles.md#who-may-share).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", try_from = "String")]
 pub enum UserPolicy {
     /// Jobs of one user only.
@@ -36,7 +36,7 @@ impl UserPolicy {
 }
 
 /// What becomes of a workload's first run, of which nothing is known (docs/principles.md#first-run-alone).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", try_from = "String")]
 pub enum FirstRuns {
     /// It has its device to itself until it ends.
@@ -194,9 +194,71 @@ pub struct Policy {
     /// that breaks its promise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trials: Option<TrialPolicy>,
+    /// Whether guests may be beside others.
+    #[serde(skip_serializing_if = "GuestRule::lets_guests")]
+    pub guests: GuestRule,
+}
+
+impl GuestRule {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    fn lets_guests(&self) -> bool {
+        *self == Self::Beside
+    }
+}
+
+/// Whether jobs that were submitted as guests may be beside a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GuestRule {
+    /// Within its promise, as anybody.
+    #[default]
+    Beside,
+    /// Not at all.
+    Never,
+}
+
+/// What the site says of one job, where it does not say the same of all (docs/decisions/0036-policy-by-job.md). Of jobs on one device
+/// the stricter rule counts: what one of them forbids is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobRules {
+    /// Which part of the policy says so: the number of the override in the site's file, from 1; absent = none matches it.
+    pub from_override: Option<u32>,
+    /// Who may share with it.
+    pub users: UserPolicy,
+    /// What stands between it and jobs of other users.
+    pub isolation: Isolation,
+    /// How many tenants its device may have.
+    pub tenants_max: u32,
+    /// Whether it may have a cap.
+    pub caps: bool,
+    /// What becomes of it where it is its workload's first run.
+    pub first_runs: FirstRuns,
+    /// Whether it goes back where a promise breaks after it has joined: nobody else joins a first run.
+    pub is_parted: bool,
+    /// Whether it is tried with another.
+    pub trials: bool,
+    /// Whether guests may be beside it.
+    pub guests: GuestRule,
 }
 
 impl Policy {
+    /// What holds for jobs of which nothing else is said.
+    pub fn of_jobs(&self) -> JobRules {
+        JobRules {
+            from_override: None,
+            users: self.users,
+            isolation: self.isolation,
+            tenants_max: self.tenants_max,
+            caps: self.caps,
+            first_runs: self.first_runs,
+            // First runs are joined only where whoever joins goes back; see `first_runs`.
+            is_parted: true,
+            trials: self.trials.is_some(),
+            guests: self.guests,
+        }
+    }
+
     /// How many broken promises so many that share may be expected to cost.
     #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
     pub(crate) fn broken_budget(&self, tenants: usize) -> f64 {
@@ -226,6 +288,7 @@ impl Default for Policy {
             allowed: None,
             pair_when_idle: true,
             trials: None,
+            guests: GuestRule::Beside,
         }
     }
 }

@@ -54,6 +54,7 @@ pub(crate) fn job(id: u32, workload: &str) -> WaitingJob {
         device_count: 1,
         node_count: 1,
         fallback: None,
+        rules: None,
         as_guest: false,
         is_plain: false,
         cpus: 4,
@@ -101,6 +102,7 @@ pub(crate) fn tenant(id: u32, workload: &str, seconds: u64) -> Tenant {
         expected_end_at: None,
         isolation: Isolation::Shared,
         first_run: None,
+        rules: None,
         guest: None,
     }
 }

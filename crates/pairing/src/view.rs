@@ -2,6 +2,7 @@
 //! fills it from files; both can be saved as JSON and replayed.
 
 use crate::mig::SliceBook;
+use crate::policy::{JobRules, Policy};
 use crate::trials::TrialBook;
 use pillion_core::device::Mechanism;
 use pillion_core::isolation::Isolation;
@@ -198,9 +199,19 @@ pub struct Tenant {
     /// What was seen of it so far, where nothing else is known of its workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_run: Option<Box<FirstRun>>,
+    /// What the site says of it; absent = what it says of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<JobRules>,
     /// It was submitted as a guest, and goes where somebody else needs its device; absent = it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<GuestTenant>,
+}
+
+impl Tenant {
+    /// What the site says of it.
+    pub(crate) fn rules(&self, policy: &Policy) -> JobRules {
+        self.rules.unwrap_or_else(|| policy.of_jobs())
+    }
 }
 
 /// What is free besides its part of a device when a guest has gone.
@@ -301,6 +312,9 @@ pub struct WaitingJob {
     /// It was submitted as a guest: it comes after all others, and goes where one of them needs its device.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub as_guest: bool,
+    /// What the site says of it; absent = what it says of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<JobRules>,
     /// It did not ask for co-location: its devices are whole, and nobody joins it: a *plain* job.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_plain: bool,
@@ -323,6 +337,10 @@ pub struct WaitingJob {
 }
 
 impl WaitingJob {
+    /// What the site says of it.
+    pub(crate) fn rules(&self, policy: &Policy) -> JobRules {
+        self.rules.unwrap_or_else(|| policy.of_jobs())
+    }
     /// Whether it gets whole devices, which nobody shares: several, or it did not ask for co-location.
     pub(crate) const fn has_whole_devices(&self) -> bool {
         self.is_plain || self.device_count > 1 || self.node_count > 1

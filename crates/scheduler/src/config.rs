@@ -2,17 +2,14 @@
 
 use crate::context::Settings;
 use crate::grpc::auth::Operators;
+use crate::job_rules::{JobPolicy, beside, between, wall};
 use crate::pace::settings::PaceSettings;
 use crate::train::Training;
 use pillion_config::{
-    EndsBy, FirstRuns, Isolation, Objective, OomRequeue, PolicyConfig, Scheduler, ShardsBy, TrainingConfig,
-    Trials, Users,
+    EndsBy, FirstRuns, Objective, OomRequeue, PolicyConfig, Scheduler, ShardsBy, TrainingConfig, Trials,
 };
 use pillion_core::SlowdownRatio;
-use pillion_core::isolation::Isolation as Wall;
-use pillion_pairing::{
-    EndsBy as EndRule, FirstRuns as FirstRunRule, Objective as Aim, Policy, TrialPolicy, UserPolicy,
-};
+use pillion_pairing::{EndsBy as EndRule, FirstRuns as FirstRunRule, Objective as Aim, Policy, TrialPolicy};
 use std::time::Duration;
 
 /// The reconcilers' part of it.
@@ -27,6 +24,7 @@ pub fn settings(config: &Scheduler) -> Settings {
         samples_kept: Duration::from_hours(24 * u64::from(config.database.samples_kept_days)),
         sample_period: Duration::from_secs(u64::from(config.database.sample_period_seconds)),
         policy: Policy { first_runs: first_runs(config), ..policy(&config.policy) },
+        job_policy: JobPolicy::new(config),
         alone_devices_max: config.policy.alone_devices_max,
         credit_runs: config.policy.credit_runs,
         books_by_use: config.policy.shards_by == ShardsBy::Use,
@@ -82,15 +80,18 @@ fn policy(config: &PolicyConfig) -> Policy {
         watch_restart_seconds,
         watch_partitions: _,
         trials,
+        guests,
+        // Of single jobs: `job_rules`.
+        ref overrides,
     } = *config;
+    // Where some are tried there are trials, and of the others it is said that they are not.
+    let are_some_tried = trials == Trials::On || overrides.iter().any(|own| own.trials == Some(Trials::On));
     let standard = Policy::default();
     Policy {
         users: between(users),
         watch_believes: between(watch_believes),
-        isolation: match isolation {
-            Isolation::Shared => Wall::Shared,
-            Isolation::Hard => Wall::Hard,
-        },
+        isolation: wall(isolation),
+        guests: beside(guests),
         share_instances,
         objective: match objective {
             Objective::Throughput => Aim::Throughput,
@@ -115,19 +116,11 @@ fn policy(config: &PolicyConfig) -> Policy {
         broken_budget_fraction,
         allowed: None,
         pair_when_idle,
-        trials: (trials == Trials::On).then(|| TrialPolicy {
+        trials: are_some_tried.then(|| TrialPolicy {
             // The watch's first reading is the verdict.
             trial_seconds: f64::from(watch_first_seconds),
             restart_seconds: f64::from(watch_restart_seconds),
         }),
-    }
-}
-
-fn between(users: Users) -> UserPolicy {
-    match users {
-        Users::SameUser => UserPolicy::SameUser,
-        Users::SameAccount => UserPolicy::SameAccount,
-        Users::Any => UserPolicy::Any,
     }
 }
 
@@ -156,6 +149,8 @@ fn training(config: TrainingConfig) -> Training {
 mod tests {
     use super::*;
     use pillion_config::Watch;
+    use pillion_core::isolation::Isolation as Wall;
+    use pillion_pairing::{GuestRule, UserPolicy};
 
     #[test]
     fn nothing_written_is_what_the_modules_take_for_usual() {
@@ -234,7 +229,7 @@ mod tests {
         let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nisolation = \"hard\"\nshare_instances = true\nobjective = \"throughput-per-watt\"\n\
                     slowdown_ratio_max = 1.5\nmemory_margin_fraction = 0.25\ngain_min = 0.5\ntenants_max = 3\ncaps = false\n\
                     solo_runs_min = 4\nsolo_seconds_min = 90\nfirst_runs = \"host\"\nwatch = \"act\"\n\
-                    watch_believes = \"same-account\"\nfirst_run_seconds_min = 120\nends_by = \"limits\"\nbroken_budget_fraction = 0.125\npair_when_idle = false\n";
+                    watch_believes = \"same-account\"\nfirst_run_seconds_min = 120\nends_by = \"limits\"\nbroken_budget_fraction = 0.125\npair_when_idle = false\nguests = \"never\"\n";
         let config = pillion_config::parse_scheduler(text).unwrap();
         let expected = Policy {
             users: UserPolicy::Any,
@@ -256,6 +251,7 @@ mod tests {
             allowed: None,
             pair_when_idle: false,
             trials: None,
+            guests: GuestRule::Never,
         };
         assert_eq!(settings(&config).policy, expected);
     }

@@ -6,6 +6,7 @@ use crate::device_status::Amiss;
 use crate::failure::endings::Endings;
 use crate::first_runs::seen::FirstRunSeen;
 use crate::idle::Idle;
+use crate::job_rules::{ByJob, JobPolicy};
 use crate::log::Repeats;
 use crate::metrics::{CountedSlurm, Tally};
 use crate::observe::activity::Activity;
@@ -54,6 +55,8 @@ pub struct Settings {
     pub mode: Mode,
     /// The site's policy.
     pub policy: Policy,
+    /// What it says of single jobs.
+    pub job_policy: JobPolicy,
     /// Time limits of releases.
     pub timeouts: Timeouts,
     /// A scan older than this is not acted on.
@@ -93,6 +96,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The site's policy, as it is asked of one job.
+    pub fn by_job(&self) -> ByJob<'_> {
+        ByJob { policy: &self.policy, own: &self.job_policy, pace: &self.pace }
+    }
+
     /// Whether jobs in observed partitions are decided on, and nothing done of it.
     pub fn has_shadow(&self) -> bool {
         self.mode == Mode::Shadow || self.observe_shadow
@@ -108,6 +116,7 @@ impl Default for Settings {
             bound: Duration::from_mins(10),
             mode: Mode::Active,
             policy: Policy::default(),
+            job_policy: JobPolicy::default(),
             timeouts: Timeouts::default(),
             scan_age_max: Duration::from_secs(15),
             cooling: Duration::from_secs(15),
@@ -147,6 +156,8 @@ pub struct Board {
     pub stopped: BTreeMap<NodeName, Violation>,
     /// Jobs whose last plan was dropped, and until when they are left out.
     pub cooling: BTreeMap<SlurmJobId, UnixTime>,
+    /// What decisions of ours presupposed of their jobs, where the policy is not the same for all.
+    pub decided_on: BTreeMap<JobStart, String>,
     /// What the last plan said of each job that it left waiting.
     pub reasons: BTreeMap<SlurmJobId, Arc<str>>,
     /// When a release was last tried or answered for a start: only a later scan tells what became of it.

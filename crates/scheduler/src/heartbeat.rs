@@ -41,7 +41,11 @@ impl Beat {
             epoch: now.epoch(),
             bound_seconds: settings.bound.as_secs(),
             mode,
-            slowdown_ratio_max: Some(settings.policy.slowdown_ratio_max),
+            // Where it differs by job it is not told at the submission: account and QOS are not settled then.
+            slowdown_ratio_max: settings
+                .job_policy
+                .promises_all_the_same()
+                .then_some(settings.policy.slowdown_ratio_max),
             pools: settings.pool.iter().map(|name| ability(name, &scan, &agents, settings)).collect(),
         };
         replace(path, &heartbeat.render())

@@ -27,6 +27,7 @@ pub mod heartbeat;
 pub mod housekeep;
 pub mod idle;
 pub mod ingest;
+pub mod job_rules;
 mod keep;
 mod log;
 pub mod metrics;

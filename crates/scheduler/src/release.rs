@@ -195,13 +195,19 @@ impl Release {
         else {
             return Ok(());
         };
-        if !fence::holds(context, job, mark).await? {
+        let Some(mark) = self.as_decided(member, mark) else {
+            let reason =
+                "another scheduler decided it, and on which account, QOS and partition is not known here"
+                    .to_owned();
+            return self.give_up(decision, member, EventKind::Dropped, reason, false).await;
+        };
+        if !fence::holds(context, job, &mark).await? {
             return Ok(());
         }
         let at = context.now();
         context.board_mut().tried.insert(member.plan.start, at);
         let release =
-            updates::release(job, mark, &decision.node, &decision.gres_types, member.plan.shards, at);
+            updates::release(job, &mark, &decision.node, &decision.gres_types, member.plan.shards, at);
         stop_here("release-before-release", job.id);
         let answer = context.slurm.update(&[job.id], &release).await;
         stop_here("release-after-release", job.id);
@@ -227,6 +233,17 @@ impl Release {
             }
             Err(error) => Err(TickError::slurm("release a job")(error)),
         }
+    }
+
+    /// The mark with what the decision presupposes of the job, so that the release is refused where that is not so any more: whoever moves
+    /// his job to another account, QOS or partition has other rules. `None`: that is not known.
+    fn as_decided(&self, member: &Member, mark: &Mark) -> Option<Mark> {
+        if self.context.settings.job_policy.is_uniform() {
+            return Some(mark.clone());
+        }
+        let board = self.context.board();
+        let decided_on = board.decided_on.get(&member.plan.start)?;
+        Some(Mark { decided_on: Some(decided_on.as_str().into()), ..mark.clone() })
     }
 
     async fn undo(

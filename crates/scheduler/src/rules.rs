@@ -59,9 +59,17 @@ pub fn configured(settings: &[Setting], path: &Path) -> Vec<Rule> {
             Origin::Default => RuleOrigin::Default,
             Origin::File(line) => RuleOrigin::File { path: path.display().to_string(), line: *line },
         },
-        meaning: meanings.get(key).cloned().unwrap_or_default(),
+        meaning: meanings.get(&without_number(key)).cloned().unwrap_or_default(),
     });
     rules.collect()
+}
+
+/// `policy.override[2].qos` is described as `policy.override.qos`.
+fn without_number(key: &str) -> String {
+    match key.split_once('[').zip(key.split_once(']')) {
+        Some(((before, _), (_, after))) => format!("{before}{after}"),
+        None => key.to_owned(),
+    }
 }
 
 /// The first sentence of what the configuration file says of each key.
@@ -122,6 +130,21 @@ pub fn mechanisms(agents: &BTreeMap<NodeName, AgentState>) -> Rule {
 mod tests {
     use super::*;
     use pillion_config::{Part, show};
+
+    #[test]
+    fn rules_for_some_jobs_are_told_with_the_others() {
+        let text = "[pool]\npartitions = [\"a\"]\n[[policy.override]]\nqos = [\"free\"]\nusers = \"any\"\n";
+        let rules = configured(&show(Part::Scheduler, text, "").unwrap(), Path::new("/etc/p.toml"));
+        let of_some: Vec<_> = rules.iter().filter(|rule| rule.key.contains('[')).collect();
+        let keys: Vec<&str> = of_some.iter().map(|rule| rule.key.as_str()).collect();
+        assert_eq!(
+            keys,
+            ["policy.override[1].qos", "policy.override[1].users"],
+            "what is not written is not told"
+        );
+        assert_eq!(of_some[1].origin, RuleOrigin::File { path: "/etc/p.toml".to_owned(), line: 5 });
+        assert!(of_some.iter().all(|rule| !rule.meaning.is_empty()));
+    }
 
     #[test]
     fn a_rule_says_where_it_comes_from_and_what_it_means() {

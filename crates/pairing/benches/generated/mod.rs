@@ -186,6 +186,7 @@ fn job(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32) -> WaitingJob {
         device_count: 1,
         node_count: 1,
         fallback: None,
+        rules: None,
         as_guest: false,
         is_plain: false,
         cpus: [4, 6, 8, 12][of % 4],
@@ -216,6 +217,7 @@ fn device(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32, is_busy: bool
         expected_end_at: Some(at() + Duration::from_secs(left / 2)),
         isolation: pillion_core::isolation::Isolation::Shared,
         first_run: None,
+        rules: None,
         guest: None,
     };
     DeviceView {

@@ -122,6 +122,7 @@ fn job(backtest: &Backtest<'_>, book: &ProfileBook, id: u32, workload: &Workload
         device_count: 1,
         node_count: 1,
         fallback: None,
+        rules: None,
         as_guest: false,
         is_plain: false,
         cpus: 0,

@@ -78,6 +78,7 @@ pub(super) fn read_queue(
             device_count: 1,
             node_count: 1,
             fallback: None,
+            rules: None,
             as_guest: false,
             is_plain: false,
             cpus: 0,
@@ -126,6 +127,7 @@ pub(super) fn read_running(
             workload: Some(job.workload),
             isolation: Isolation::Shared,
             first_run: None,
+            rules: None,
             guest: None,
         };
         let shards_free = 100 - u32::from(shards.count());

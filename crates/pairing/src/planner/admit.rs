@@ -4,7 +4,7 @@ use crate::fit::{MemoryFit, least, scaled};
 use crate::model::SpeedEstimate;
 use crate::plan::Reason;
 use crate::planner::first_run;
-use crate::policy::Policy;
+use crate::policy::{FirstRuns, GuestRule, JobRules, Policy};
 use crate::view::{DeviceView, NodeView, Tenant, WaitingJob};
 use pillion_core::isolation::Isolation;
 use pillion_core::profile::WorkloadProfile;
@@ -22,18 +22,28 @@ pub(crate) const SHARDS_MIN: u32 = 10;
 pub(crate) struct Owner<'a> {
     pub(crate) uid: UserId,
     pub(crate) account: &'a str,
+    /// What its user wants, or more where the site does.
     pub(crate) isolation: Isolation,
+    /// What the site says of it.
+    pub(crate) rules: JobRules,
+    pub(crate) is_guest: bool,
 }
 
-impl<'a> From<&'a WaitingJob> for Owner<'a> {
-    fn from(job: &'a WaitingJob) -> Self {
-        Self { uid: job.uid, account: &job.account, isolation: job.isolation }
+impl<'a> Owner<'a> {
+    pub(crate) fn of_waiting(job: &'a WaitingJob, policy: &Policy) -> Self {
+        let rules = job.rules(policy);
+        let isolation = job.isolation.max(rules.isolation);
+        Self { uid: job.uid, account: &job.account, isolation, rules, is_guest: job.as_guest }
     }
-}
 
-impl<'a> From<&'a Tenant> for Owner<'a> {
-    fn from(tenant: &'a Tenant) -> Self {
-        Self { uid: tenant.uid, account: &tenant.account, isolation: tenant.isolation }
+    pub(crate) fn of_tenant(tenant: &'a Tenant, policy: &Policy) -> Self {
+        let rules = tenant.rules(policy);
+        let isolation = tenant.isolation.max(rules.isolation);
+        Self { uid: tenant.uid, account: &tenant.account, isolation, rules, is_guest: tenant.guest.is_some() }
+    }
+
+    fn bears(&self, other: &Self) -> bool {
+        !other.is_guest || self.rules.guests == GuestRule::Beside
     }
 }
 
@@ -41,9 +51,9 @@ impl<'a> From<&'a Tenant> for Owner<'a> {
 ///
 /// # Errors
 /// The rule that forbids it.
-pub(crate) fn owners_may_share(policy: &Policy, a: Owner<'_>, b: Owner<'_>) -> Result<(), Reason> {
-    owners_may_be_neighbours(policy, a, b)?;
-    match policy.isolation.max(a.isolation).max(b.isolation) {
+pub(crate) fn owners_may_share(a: Owner<'_>, b: Owner<'_>) -> Result<(), Reason> {
+    owners_may_be_neighbours(a, b)?;
+    match a.isolation.max(b.isolation) {
         _ if a.uid == b.uid => Ok(()),
         Isolation::Hard => Err(Reason::NeedsWall),
         Isolation::Shared => Ok(()),
@@ -55,9 +65,12 @@ pub(crate) fn owners_may_share(policy: &Policy, a: Owner<'_>, b: Owner<'_>) -> R
 ///
 /// # Errors
 /// The rule that forbids it.
-pub(crate) fn owners_may_be_neighbours(policy: &Policy, a: Owner<'_>, b: Owner<'_>) -> Result<(), Reason> {
-    let is_let = policy.users.lets([(a.uid, a.account), (b.uid, b.account)]);
-    if is_let { Ok(()) } else { Err(Reason::UserPolicy) }
+pub(crate) fn owners_may_be_neighbours(a: Owner<'_>, b: Owner<'_>) -> Result<(), Reason> {
+    let both = [(a.uid, a.account), (b.uid, b.account)];
+    if !a.rules.users.lets(both) || !b.rules.users.lets(both) {
+        return Err(Reason::UserPolicy);
+    }
+    if a.bears(&b) && b.bears(&a) { Ok(()) } else { Err(Reason::NoGuests) }
 }
 
 /// The device memory that tenants may be admitted with.
@@ -141,7 +154,7 @@ pub(crate) fn may_share(
     if job.owes_runs > 0 {
         return Err(Reason::OwesRuns);
     }
-    if policy.tenants_max < 2 || device.mechanism.has_instances() {
+    if job.rules(policy).tenants_max < 2 || device.mechanism.has_instances() {
         return Err(Reason::NotShareable);
     }
     let profile = known(profile, policy)?;
@@ -189,7 +202,8 @@ pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), 
         .filter_map(|tenant| tenant.sharing.ccs_mode())
         .min()
         .map_or(u32::MAX, u32::from);
-    let is_full = device.tenants.len() >= policy.tenants_max.min(mode_max) as usize;
+    let tenants_max = device.tenants.iter().map(|tenant| tenant.rules(policy).tenants_max).min().unwrap_or(0);
+    let is_full = device.tenants.len() >= tenants_max.min(mode_max) as usize;
     let has_instances = device.tenants.iter().any(|tenant| tenant.sharing.mechanism().has_instances());
     if device.tenants.is_empty() || !are_together || has_instances {
         return Err(Reason::NotShareable);
@@ -197,6 +211,10 @@ pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), 
     if device.shards_free < SHARDS_MIN || is_full {
         return Err(Reason::NoShardsLeft);
     }
-    let mut first_runs = device.tenants.iter().filter_map(|tenant| tenant.first_run.as_deref());
-    first_runs.try_for_each(|first| first_run::may_be_joined(first, policy))
+    let mut first_runs =
+        device.tenants.iter().filter_map(|tenant| Some((tenant, tenant.first_run.as_deref()?)));
+    first_runs.try_for_each(|(tenant, first)| match tenant.rules(policy).first_runs {
+        FirstRuns::Alone => Err(Reason::UnknownWorkload),
+        FirstRuns::Host => first_run::may_be_joined(first, policy),
+    })
 }

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 use typed_index_collections::TiVec;
-use words::member_text;
+use words::{member_text, with_rules};
 
 /// Partners kept for a job that goes on waiting: it is planned again soon.
 const CANDIDATES_WAITING_MAX: usize = 4;
@@ -158,17 +158,18 @@ impl<'s, 'a> Explainer<'s, 'a> {
         let first = context.class_of[start.jobs[0]];
         match (&start.evaluation, start.jobs.len()) {
             (Some(evaluation), 2) => {
-                let uses = [(0, first), (1, context.class_of[start.jobs[1]])].map(|(index, class)| {
-                    self.use_expected(class, kind) * evaluation.estimates[index].speed_fraction
-                });
-                shards::of_pair(uses, self.evaluator.tenants_max(evaluation.ccs_mode)).to_vec()
+                let both = [first, context.class_of[start.jobs[1]]];
+                let speeds = [0, 1].map(|index| evaluation.estimates[index].speed_fraction);
+                let uses = [0, 1].map(|index| self.use_expected(both[index], kind) * speeds[index]);
+                shards::of_pair(uses, context.tenants_max(both, None, evaluation.ccs_mode)).to_vec()
             }
             (Some(evaluation), _) => {
                 let device = &context.devices[start.device];
                 let others: u32 = device.tenants.iter().map(|tenant| u32::from(tenant.shards.count())).sum();
                 let (own_use, others_use) = (self.use_expected(first, kind), f64::from(others) / 100.0);
                 let taken = u32::try_from(device.tenants.len()).unwrap_or(u32::MAX).saturating_add(1);
-                let joiners_left = self.evaluator.tenants_max(evaluation.ccs_mode).saturating_sub(taken);
+                let most = context.tenants_max([first, first], Some(start.device), evaluation.ccs_mode);
+                let joiners_left = most.saturating_sub(taken);
                 vec![shards::of_joiner(own_use, others_use, device.shards_free, joiners_left)]
             }
             (None, _) => {
@@ -287,6 +288,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
         candidates: Vec<Candidate>,
     ) -> Explanation {
         let job_id = self.context.jobs[job].start.job_id;
+        let text = with_rules(text, self.context.jobs[job].rules);
         let model = self.context.model.name().into();
         Explanation { job_id, reason, text: text.into(), model, candidates: candidates.into() }
     }

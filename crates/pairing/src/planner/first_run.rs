@@ -36,18 +36,16 @@ pub(crate) fn shards(
 ) -> Option<Shards> {
     let is_first = why_alone == Reason::UnknownWorkload && job.solo_cap.is_none() && job.owes_runs == 0;
     let has_parts = device.mechanism.has_modes() || device.mechanism.has_instances();
-    let may_host = policy.first_runs == FirstRuns::Host && policy.tenants_max > 1 && !has_parts;
+    let rules = job.rules(policy);
+    let may_host = rules.first_runs == FirstRuns::Host && rules.tenants_max > 1 && !has_parts;
     (is_first && may_host).then(|| Shards::try_new(SHARDS).expect("it is 1 to 100"))
 }
 
-/// Whether what was seen of a first run suffices to let somebody join it.
+/// Whether what was seen of a first run suffices to let somebody join it, where it may be a host.
 ///
 /// # Errors
 /// The rule that is not met.
 pub fn may_be_joined(first: &FirstRun, policy: &Policy) -> Result<(), Reason> {
-    if policy.first_runs == FirstRuns::Alone {
-        return Err(Reason::UnknownWorkload);
-    }
     if first.profile.process_count_peak > 1 {
         return Err(Reason::SeveralProcesses);
     }

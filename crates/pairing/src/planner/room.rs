@@ -3,7 +3,7 @@
 
 use super::admit::{SHARDS_MIN, keeps_promise, memory_need, usable_bytes};
 use crate::model::{Contention, InterferenceModel as _, TenantInput};
-use crate::policy::{Policy, UserPolicy};
+use crate::policy::{JobRules, Policy, UserPolicy};
 use pillion_core::device::Mechanism;
 use pillion_core::isolation::Isolation;
 use pillion_core::metric::{Metric, Metrics};
@@ -22,6 +22,10 @@ pub struct Demands<'a> {
     pub slowdown_ratio_max: SlowdownRatio,
     /// What is to stand between it and jobs of other users.
     pub isolation: Isolation,
+    /// What the site says of it besides, for which it does not ask.
+    pub rules: JobRules,
+    /// What it would be promised if its user had named nothing.
+    pub slowdown_ratio_usual: SlowdownRatio,
 }
 
 /// Whether somebody of the least share could come beside this job, on a device of so much memory.
@@ -30,7 +34,8 @@ pub struct Demands<'a> {
 /// against what would be predicted beside the least neighbour, at the bound by which jobs are admitted; where nothing can be
 /// predicted nobody is admitted either. Who wants a wall where others could come keeps them all away.
 pub fn leaves_room(demands: &Demands<'_>, device_memory_bytes: u64, policy: &Policy) -> bool {
-    let Demands { profile, memory_bytes_declared, slowdown_ratio_max: promise, isolation } = *demands;
+    let Demands { profile, memory_bytes_declared, slowdown_ratio_max: promise, isolation, rules, .. } =
+        *demands;
     let need = match profile {
         Some(profile) => memory_need(memory_bytes_declared, profile),
         None => memory_bytes_declared,
@@ -38,8 +43,8 @@ pub fn leaves_room(demands: &Demands<'_>, device_memory_bytes: u64, policy: &Pol
     let usable = usable_bytes(device_memory_bytes, policy);
     let least = usable / 100 * u64::from(SHARDS_MIN);
     let has_memory = need.is_none_or(|need| need.saturating_add(least) <= usable);
-    let is_usual = promise.value() >= policy.slowdown_ratio_max.value();
-    let lets_others_in = isolation <= policy.isolation || policy.users == UserPolicy::SameUser;
+    let is_usual = promise.value() >= demands.slowdown_ratio_usual.value();
+    let lets_others_in = isolation <= rules.isolation || rules.users == UserPolicy::SameUser;
     has_memory
         && lets_others_in
         && (is_usual || profile.is_some_and(|profile| is_kept_beside_the_least(profile, promise)))
@@ -84,20 +89,25 @@ mod tests {
             memory_bytes_declared: declared_gib.map(|gib| gib * GIB),
             slowdown_ratio_max: SlowdownRatio::try_promise(promise).unwrap(),
             isolation: Isolation::Shared,
+            rules: Policy::default().of_jobs(),
+            slowdown_ratio_usual: Policy::default().slowdown_ratio_max,
         };
         leaves_room(&demands, 100 * GIB, &Policy::default())
     }
 
     #[test]
     fn who_wants_a_wall_where_others_could_come_keeps_them_away() {
-        let demands = Demands {
-            profile: Some(&light()),
-            memory_bytes_declared: None,
-            slowdown_ratio_max: SlowdownRatio::try_promise(1.25).unwrap(),
-            isolation: Isolation::Hard,
-        };
         let of_site = |users, isolation| {
-            leaves_room(&demands, 100 * GIB, &Policy { users, isolation, ..Policy::default() })
+            let policy = Policy { users, isolation, ..Policy::default() };
+            let demands = Demands {
+                profile: Some(&light()),
+                memory_bytes_declared: None,
+                slowdown_ratio_max: SlowdownRatio::try_promise(1.25).unwrap(),
+                isolation: Isolation::Hard,
+                rules: policy.of_jobs(),
+                slowdown_ratio_usual: policy.slowdown_ratio_max,
+            };
+            leaves_room(&demands, 100 * GIB, &policy)
         };
         assert!(!of_site(UserPolicy::Any, Isolation::Shared));
         assert!(!of_site(UserPolicy::SameAccount, Isolation::Shared));

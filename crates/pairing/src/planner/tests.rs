@@ -1,6 +1,7 @@
 //! One test a rule: what the whole plan does with small clusters.
 
 mod budget;
+mod by_job;
 mod company;
 mod instances;
 mod isolation;

@@ -185,6 +185,7 @@ impl Pool<'_> {
                 .map(|seconds| UnixTime::from_seconds((seat.started_at + seconds).max(self.now))),
             isolation: Isolation::Shared,
             first_run: None,
+            rules: None,
             guest: None,
         }
     }
@@ -211,6 +212,7 @@ impl Pool<'_> {
             device_count: 1,
             node_count: 1,
             fallback: None,
+            rules: None,
             as_guest: false,
             is_plain: false,
             cpus: job.cpus,

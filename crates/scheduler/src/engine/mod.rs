@@ -5,6 +5,7 @@ mod tried;
 mod written;
 
 use crate::context::{Context, Settings};
+use crate::job_rules::decided_on;
 use crate::scan::{Scan, is_waiting};
 use crate::tick_error::TickError;
 use crate::view::{Charged, Sources, TrialHistory, TrialSources, cluster_view};
@@ -67,6 +68,7 @@ impl Engine {
             plan.pairings.truncate(PAIRINGS_MAX);
             self.context.nudges.engine.notify_one();
         }
+        self.remember(&plan, &scan);
         if !self.commit(&view, &plan, &profiles, begun).await? {
             return Ok(());
         }
@@ -106,6 +108,7 @@ impl Engine {
             cooling: &board.cooling,
             profiles: &profiles,
             policy: &context.settings.policy,
+            by_job: context.settings.by_job(),
             owed: &owed,
             charged: &charged,
             amiss: &board.amiss,
@@ -171,6 +174,18 @@ impl Engine {
         let plan = plan(view, model.as_ref(), &self.context.settings.policy);
         self.context.tally.planned(begun.elapsed());
         Ok(plan)
+    }
+
+    /// What this plan presupposes of its jobs, where the policy is not the same for all: before anybody can carry it out.
+    fn remember(&self, plan: &Plan, scan: &Scan) {
+        if self.context.settings.job_policy.is_uniform() {
+            return;
+        }
+        let mut board = self.context.board_mut();
+        board.decided_on.retain(|start, _| scan.job_of(*start).is_some());
+        let starts = plan.pairings.iter().flat_map(|pairing| &pairing.members).map(|member| member.start);
+        let known = starts.filter_map(|start| Some((start, decided_on(scan.job_of(start)?))));
+        board.decided_on.extend(known);
     }
 
     /// `false`: the plan came too late.

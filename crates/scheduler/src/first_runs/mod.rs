@@ -13,7 +13,7 @@ mod so_far;
 use crate::context::Context;
 use pillion_core::decision::MemberState;
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
-use pillion_pairing::{FirstRun, FirstRuns as Rule, may_join_first_run};
+use pillion_pairing::{FirstRun, may_join_first_run};
 use pillion_store::{Decision, Member};
 use seen::{FirstRunSeen, is_first_run};
 use so_far::SoFar;
@@ -39,7 +39,8 @@ impl FirstRuns {
     pub fn tick(&self) {
         let context = &self.context;
         let policy = &context.settings.policy;
-        let is_wanted = policy.first_runs == Rule::Host && !context.board().is_parting_unsafe;
+        let may_host = context.settings.by_job().may_host_first_runs();
+        let is_wanted = may_host && !context.board().is_parting_unsafe;
         if !is_wanted || !context.is_leading() {
             self.lock().clear();
             context.board_mut().first_runs.clear();

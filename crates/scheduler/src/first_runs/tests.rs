@@ -49,7 +49,7 @@ fn verdict(first: &FirstRun) -> Result<(), Reason> {
 }
 
 fn host_policy() -> Policy {
-    Policy { first_runs: Rule::Host, ..Policy::default() }
+    Policy { first_runs: pillion_pairing::FirstRuns::Host, ..Policy::default() }
 }
 
 /// Up and down by a tenth within each ten seconds, as an iteration does.

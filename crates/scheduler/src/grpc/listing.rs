@@ -2,9 +2,9 @@
 //! are filled in afterwards (`naming`).
 
 use super::auth::Caller;
+use crate::job_rules::ByJob;
 use crate::rules::{Rule, RuleOrigin};
-use crate::scan::Scan;
-use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
+use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
 use pillion_api as api;
 use pillion_auth::Refused;
 use pillion_core::decision::MemberState;
@@ -14,9 +14,11 @@ use pillion_core::mark::Mark;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::text::quoted;
-use pillion_core::{DecisionId, GresTypes, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
+use pillion_core::{
+    DecisionId, GresTypes, NodeName, SlowdownRatio, SlurmJobId, UnixTime, UserId, WorkloadKey,
+};
 use pillion_pairing::mig::SliceRecord;
-use pillion_pairing::{Plan, Policy, Role};
+use pillion_pairing::{Plan, Role};
 use pillion_slurm::{Job, JobState};
 use pillion_store::{
     Account, Decision, Event, GroupBy, JobRecord, Member, ModelVersion, RunFilter, Score, Sums, Tenant,
@@ -305,7 +307,7 @@ pub(super) fn queue(
     scan: &Scan,
     tenants: &[Tenant],
     reasons: &Reasons,
-    policy: &Policy,
+    by_job: ByJob<'_>,
     shown: Shown,
 ) -> Vec<api::QueueJob> {
     let placements: BTreeMap<SlurmJobId, Placement> =
@@ -315,7 +317,7 @@ pub(super) fn queue(
         b.priority.cmp(&a.priority).then(a.submitted_at.seconds().total_cmp(&b.submitted_at.seconds()))
     });
     let jobs = jobs.into_iter();
-    jobs.filter_map(|job| queue_job(job, scan, placements.get(&job.id), reasons, policy, shown)).collect()
+    jobs.filter_map(|job| queue_job(job, scan, placements.get(&job.id), reasons, by_job, shown)).collect()
 }
 
 /// The row of one job that waits, with the active decisions that name it.
@@ -324,7 +326,7 @@ pub(super) fn queue_row(
     scan: &Scan,
     decisions: &[Decision],
     reasons: &Reasons,
-    policy: &Policy,
+    by_job: ByJob<'_>,
     shown: Shown,
 ) -> Option<api::QueueJob> {
     let placement = decisions.iter().find_map(|decision| {
@@ -337,7 +339,7 @@ pub(super) fn queue_row(
             state: member.state,
         })
     });
-    queue_job(job, scan, placement.as_ref(), reasons, policy, shown)
+    queue_job(job, scan, placement.as_ref(), reasons, by_job, shown)
 }
 
 /// Where a job is to start, or starts, by a decision of ours.
@@ -364,7 +366,7 @@ fn queue_job(
     scan: &Scan,
     placement: Option<&Placement>,
     reasons: &Reasons,
-    policy: &Policy,
+    by_job: ByJob<'_>,
     shown: Shown,
 ) -> Option<api::QueueJob> {
     if !shown.may_know_of(job.uid) {
@@ -397,14 +399,13 @@ fn queue_job(
         starts_alone_at_seconds: job.eligible_at.and_then(known),
         state,
         reason: if is_visible { reason } else { String::new() },
-        slowdown_ratio_max: promised(mark, policy),
+        slowdown_ratio_max: promised(mark, by_job.promise(job)),
     })
 }
 
 /// Who shares with nobody is promised nothing.
-fn promised(mark: &Mark, policy: &Policy) -> Option<f64> {
-    let of_site = || policy.slowdown_ratio_max.value();
-    (!mark.has_whole_devices()).then(|| mark.slowdown_ratio_max.unwrap_or_else(of_site))
+fn promised(mark: &Mark, of_site: SlowdownRatio) -> Option<f64> {
+    (!mark.has_whole_devices()).then(|| mark.slowdown_ratio_max.unwrap_or_else(|| of_site.value()))
 }
 
 /// A profile, with what became of its workload's runs in instances.
@@ -446,9 +447,10 @@ mod tests {
 
     #[test]
     fn who_shares_with_nobody_is_promised_nothing() {
-        let of = |text: &str| promised(&Mark::parse(text).unwrap().unwrap(), &Policy::default());
+        let site = SlowdownRatio::try_promise(1.25).unwrap();
+        let of = |text: &str| promised(&Mark::parse(text).unwrap().unwrap(), site);
         assert_eq!(of("pillion1;w=a;s=1.1"), Some(1.1));
-        assert_eq!(of("pillion1;w=a"), Some(Policy::default().slowdown_ratio_max.value()));
+        assert_eq!(of("pillion1;w=a"), Some(1.25));
         for text in ["pillion2;w=a;s=1.1;at=g0,g1", "pillion2;w=a;plain=1", "pillion2;w=a;nodes=2"] {
             assert_eq!(of(text), None, "{text}");
         }
@@ -473,7 +475,7 @@ mod tests {
         let scan = scan(Some(waiting.clone()), pillion_slurm::NodeAvailability::Up);
         let count = |uid: u32, is_operator, hides_jobs| {
             let shown = Shown { caller: Caller { uid: Some(UserId(uid)), is_operator }, hides_jobs };
-            queue(&scan, &[], &Reasons::new(), &Policy::default(), shown).len()
+            queue(&scan, &[], &Reasons::new(), crate::context::Settings::default().by_job(), shown).len()
         };
         let (owner, other) = (waiting.uid.0, waiting.uid.0 + 1);
         assert_eq!((count(owner, false, true), count(other, false, true), count(0, true, true)), (1, 0, 1));

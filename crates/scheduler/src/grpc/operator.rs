@@ -76,7 +76,7 @@ impl OperatorServer {
         let tenants = self.pages.tenancies(&waiting).await?;
         let shown = self.shown(caller);
         let board = self.context.board();
-        Ok(listing::queue(&scan, &tenants, &board.reasons, &self.context.settings.policy, shown))
+        Ok(listing::queue(&scan, &tenants, &board.reasons, self.context.settings.by_job(), shown))
     }
 
     /// The row of one job, where it waits.
@@ -89,8 +89,8 @@ impl OperatorServer {
         let mut decisions = self.context.store.decisions_of(id).await?;
         decisions.retain(|decision| decision.state.is_active());
         let board = self.context.board();
-        let policy = &self.context.settings.policy;
-        Ok(listing::queue_row(job, &scan, &decisions, &board.reasons, policy, shown))
+        let by_job = self.context.settings.by_job();
+        Ok(listing::queue_row(job, &scan, &decisions, &board.reasons, by_job, shown))
     }
 
     async fn overview(

@@ -42,7 +42,7 @@ pub(super) async fn see_to(context: &Context, shared: &Shared<'_>) -> Result<Vec
     let broken: Vec<(JobStart, Estimate)> = sharing.broken().collect();
     let job = guest(tenants, |member| shared.is_guest(member))
         .and_then(|guest| Some((guest, scan.jobs.get(&guest.plan.start.job_id)?)));
-    let watch = job.map_or(Watch::Off, |(_, job)| context.settings.pace.of(&job.partition));
+    let watch = job.map_or(Watch::Off, |(_, job)| context.settings.by_job().watch(job));
     let Some((guest, job)) = job.filter(|_| watch != Watch::Off && !broken.is_empty()) else {
         context.board_mut().amiss.strained.remove(place);
         return Ok(Vec::new());

@@ -57,7 +57,7 @@ impl Pace {
         if !context.is_leading() {
             context.board_mut().watched.clear();
         }
-        if shared.is_empty() || !context.is_leading() || context.settings.pace.is_off() {
+        if shared.is_empty() || !context.is_leading() || context.settings.by_job().is_watch_off() {
             return Ok(());
         }
         self.begin(&shared).await?;

@@ -37,7 +37,7 @@ impl PaceSettings {
         self.by_partition.get(partition).copied().unwrap_or(self.watch)
     }
 
-    pub(super) fn is_off(&self) -> bool {
+    pub(crate) fn is_off(&self) -> bool {
         self.watch == Watch::Off && self.by_partition.values().all(|watch| *watch == Watch::Off)
     }
 

@@ -1,5 +1,6 @@
 //! Releases against the strict double of Slurm: what a tick does again, and what it must not.
 
+mod by_job;
 mod turns;
 
 use super::*;

@@ -3,6 +3,7 @@
 use super::standing::Place;
 use super::view::{Ground, Pool, Seat, Work, gpu_types, is_manageable, pool, pool_of_one, seats};
 use crate::device_status::Amiss;
+use crate::job_rules::ByJob;
 use crate::view::{Charged, Sources, cluster_view};
 use pillion_core::share::Sharing;
 use pillion_core::{JobStart, Revision, SlowdownRatio, SlurmJobId, UnixTime, UserId, WorkloadKey};
@@ -24,6 +25,7 @@ pub(crate) struct Minds<'a> {
     pub(crate) profiles: &'a [StoredProfile],
     pub(crate) model: &'a dyn InterferenceModel,
     pub(crate) policy: &'a Policy,
+    pub(crate) by_job: ByJob<'a>,
     pub(crate) alone_devices_max: u32,
     pub(crate) gpu_types: &'a BTreeMap<String, Vec<String>>,
 }
@@ -109,6 +111,7 @@ fn view_of(pool: &Pool, minds: &Minds<'_>, ground: &Ground<'_>) -> ClusterView {
         cooling: &BTreeMap::new(),
         profiles: minds.profiles,
         policy: minds.policy,
+        by_job: minds.by_job,
         owed: &BTreeMap::new(),
         charged: &Charged::default(),
         amiss: &Amiss::default(),

@@ -153,6 +153,7 @@ impl Shadow {
             profiles: &profiles,
             model: model.as_ref(),
             policy: &settings.policy,
+            by_job: settings.by_job(),
             alone_devices_max: settings.alone_devices_max,
             gpu_types: &settings.gpu_types,
         };

@@ -7,13 +7,14 @@ use super::decide::{Decided, Minds, adopted, decided};
 use super::standing::Standings;
 use super::view::{Ground, Seat, Work, is_manageable, pool, seats};
 use crate::agents::AgentState;
+use crate::context::Settings;
 use crate::observe::seen::Observed;
 use crate::testing::{self, NOW, at};
 use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::model::{TrainOptions, train};
-use pillion_pairing::{Policy, ProfileBook, Role};
+use pillion_pairing::{ProfileBook, Role};
 use pillion_slurm::{Job, JobState, Node, NodeAvailability, ReasonKind};
 use pillion_store::{Durations, HeldDevice, ObservedJob, ObservedRun, ShadowDecision, StoredProfile};
 use std::collections::BTreeMap;
@@ -195,10 +196,12 @@ impl World {
     /// One look: who runs is given his own GPU in the books, then the queue is decided on.
     fn look(&mut self) -> Decided {
         let model = train(&ProfileBook::default(), &[], &TrainOptions::default());
+        let settings = Settings::default();
         let minds = Minds {
             profiles: &self.profiles,
             model: &model,
-            policy: &Policy::default(),
+            policy: &settings.policy,
+            by_job: settings.by_job(),
             alone_devices_max: 4,
             gpu_types: &BTreeMap::new(),
         };

@@ -255,6 +255,7 @@ fn view() -> ClusterView {
         device_count: 1,
         node_count: 1,
         fallback: None,
+        rules: None,
         as_guest: false,
         is_plain: false,
         cpus: 1,

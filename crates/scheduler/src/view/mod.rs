@@ -212,6 +212,7 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, sources: Sou
         // Whoever's mark cannot be read any more wanted a wall, as far as anybody knows.
         isolation: job.and_then(mark_of).map_or(Isolation::Hard, |mark| mark.isolation),
         first_run: first_run(decision, member, book, sources).map(Box::new),
+        rules: sources.by_job.rules(job),
         guest: guest(member, sources),
     }
 }
@@ -300,7 +301,7 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         workload,
         submitted_at: job.submitted_at,
         starts_alone_at: job.eligible_at.unwrap_or(sources.scan.at),
-        slowdown_ratio_max: promise_of(mark, sources.policy),
+        slowdown_ratio_max: promise_of(mark, sources.by_job.promise(job)),
         memory_bytes_declared: mark.memory_bytes(),
         may_run_out: sources.restarts_by_consent
             && mark.restart.is_given()
@@ -314,6 +315,7 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         node_count: mark.node_count(),
         fallback: mark.fallback.clone(),
         as_guest: mark.as_guest,
+        rules: sources.by_job.rules(Some(job)),
         is_plain: mark.plain,
         cpus: cpus_of_one_node(job),
         memory_mib: job.memory_mib,

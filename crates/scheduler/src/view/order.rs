@@ -122,8 +122,22 @@ impl<'a> Known<'a> {
             memory_bytes_declared: plan.memory_bytes,
             slowdown_ratio_max: promise(plan.slowdown_ratio_max),
             isolation: self.isolation_of(plan.start.job_id),
+            ..self.said_of(self.sources.scan.jobs.get(&plan.start.job_id))
         };
         leaves_room(&demands, device.memory_bytes, self.sources.policy)
+    }
+
+    /// What the site says of a job, whatever it asks for.
+    fn said_of(&self, job: Option<&Job>) -> Demands<'a> {
+        let (policy, by_job) = (self.sources.policy, self.sources.by_job);
+        Demands {
+            profile: None,
+            memory_bytes_declared: None,
+            slowdown_ratio_max: policy.slowdown_ratio_max,
+            isolation: Isolation::Shared,
+            rules: by_job.rules(job).unwrap_or_else(|| policy.of_jobs()),
+            slowdown_ratio_usual: job.map_or(policy.slowdown_ratio_max, |job| by_job.promise(job)),
+        }
     }
 
     /// Whether it did not ask for co-location.
@@ -155,8 +169,9 @@ impl<'a> Known<'a> {
             let demands = Demands {
                 profile: self.profiles.get(&(&workload, model)).copied(),
                 memory_bytes_declared: mark.memory_bytes(),
-                slowdown_ratio_max: promise_of(mark, policy),
+                slowdown_ratio_max: promise_of(mark, self.sources.by_job.promise(job)),
                 isolation: if can_be_cut { Isolation::Shared } else { mark.isolation },
+                ..self.said_of(Some(job))
             };
             leaves_room(&demands, memory_bytes, policy)
         });
@@ -168,6 +183,7 @@ impl<'a> Known<'a> {
 mod tests {
     use super::*;
     use crate::agents::AgentState;
+    use crate::context::Settings;
     use crate::device_status::Amiss;
     use crate::scan::Scan;
     use crate::testing::{self, NOW, at, decision, job, member};
@@ -175,7 +191,6 @@ mod tests {
     use pillion_core::device::DeviceDescription;
     use pillion_core::metric::{Metric, Metrics};
     use pillion_core::{CapStep, Revision, SlurmJobId};
-    use pillion_pairing::Policy;
     use pillion_slurm::JobState;
     use pillion_store::{Durations, StoredProfile};
 
@@ -222,6 +237,7 @@ mod tests {
             run_counts_at_cap: [0; 9],
             updated_at: at(NOW),
         };
+        let settings = Settings::default();
         let sources = Sources {
             revision: Revision(0),
             scan: &Scan::default(),
@@ -231,7 +247,8 @@ mod tests {
             drains: &[],
             cooling: &BTreeMap::new(),
             profiles: &[known],
-            policy: &Policy::default(),
+            policy: &settings.policy,
+            by_job: settings.by_job(),
             owed: &BTreeMap::new(),
             charged: &crate::view::Charged::default(),
             amiss: &Amiss::default(),

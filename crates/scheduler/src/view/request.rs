@@ -2,7 +2,6 @@
 
 use pillion_core::SlowdownRatio;
 use pillion_core::mark::Mark;
-use pillion_pairing::Policy;
 use std::collections::BTreeMap;
 
 /// Every name under which users may ask for a device model: its own, and those that the site gave it. The heartbeat tells
@@ -25,10 +24,10 @@ pub(super) fn promise(ratio: f64) -> SlowdownRatio {
 }
 
 /// What a job is promised: what its user asked for, else the site's; nothing where he submitted it as a guest.
-pub(super) fn promise_of(mark: &Mark, policy: &Policy) -> SlowdownRatio {
+pub(super) fn promise_of(mark: &Mark, of_site: SlowdownRatio) -> SlowdownRatio {
     match mark.slowdown_ratio_max {
         Some(asked) => promise(asked),
         None if mark.as_guest => promise(SlowdownRatio::PROMISE_MAX),
-        None => policy.slowdown_ratio_max,
+        None => of_site,
     }
 }

@@ -5,6 +5,7 @@ use super::trial_history::{Combination, TrialHistory, Watched};
 use crate::agents::AgentState;
 use crate::device_status::Amiss;
 use crate::first_runs::seen::FirstRunSeen;
+use crate::job_rules::ByJob;
 use crate::pace::settings::PaceSettings;
 use crate::scan::Scan;
 use pillion_core::invariant::Violation;
@@ -48,6 +49,8 @@ pub struct Sources<'a> {
     pub profiles: &'a [StoredProfile],
     /// The site's policy.
     pub policy: &'a Policy,
+    /// What it says of single jobs.
+    pub by_job: ByJob<'a>,
     /// Runs alone that users owe.
     pub owed: &'a BTreeMap<UserId, u32>,
     /// What jobs are booked with beyond their profiles.

@@ -1,5 +1,6 @@
 //! What the engine is shown: what is free, who is where, who waits and who is held.
 
+mod by_job;
 use super::*;
 use crate::agents::AgentState;
 use crate::device_status::Amiss;
@@ -10,7 +11,6 @@ use pillion_core::mark::Mark;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::restart::RestartConsent;
 use pillion_core::{CapStep, DecisionId, JobStart, Revision, UnixTime, UserId, WorkloadKey};
-use pillion_pairing::Policy;
 use pillion_slurm::ReasonKind;
 use pillion_store::{Drain, Durations, StoredProfile};
 use std::sync::Arc;
@@ -46,6 +46,7 @@ fn faulty(kind: FaultKind) -> DeviceCondition {
 }
 
 struct World {
+    settings: crate::context::Settings,
     jobs: Vec<Job>,
     used: u32,
     profiles: Vec<StoredProfile>,
@@ -64,8 +65,8 @@ struct World {
 
 impl Default for World {
     fn default() -> Self {
-        let cooling = BTreeMap::new();
         Self {
+            settings: crate::context::Settings::default(),
             jobs: Vec::new(),
             used: 0,
             profiles: Vec::new(),
@@ -73,7 +74,7 @@ impl Default for World {
             is_agent_connected: true,
             fault: None,
             drains: Vec::new(),
-            cooling,
+            cooling: BTreeMap::new(),
             stopped: BTreeMap::new(),
             amiss: Amiss::default(),
             first_runs: BTreeMap::new(),
@@ -103,6 +104,7 @@ fn view_beside(world: World, agent: AgentState) -> ClusterView {
         &["shared".to_owned()],
         0,
     );
+    let settings = world.settings;
     cluster_view(Sources {
         revision: Revision(1),
         scan: &scan,
@@ -112,7 +114,8 @@ fn view_beside(world: World, agent: AgentState) -> ClusterView {
         drains: &world.drains,
         cooling: &world.cooling,
         profiles: &world.profiles,
-        policy: &Policy::default(),
+        policy: &settings.policy,
+        by_job: settings.by_job(),
         owed: &BTreeMap::new(),
         charged: &Charged::default(),
         amiss: &world.amiss,

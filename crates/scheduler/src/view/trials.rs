@@ -84,7 +84,10 @@ fn excluded(
     own: TrialSources<'_>,
     steadfast: &BTreeSet<JobStart>,
 ) -> BTreeSet<SlurmJobId> {
-    let acts = |job: &WaitingJob| job.partition.split(',').all(|name| own.pace.of(name) == Watch::Act);
+    let acts = |job: &WaitingJob| match job.rules {
+        Some(rules) => rules.is_parted,
+        None => job.partition.split(',').all(|name| own.pace.of(name) == Watch::Act),
+    };
     let is_excluded =
         |job: &&WaitingJob| own.is_parting_unsafe || !acts(job) || steadfast.contains(&job.start);
     waiting.iter().filter(is_excluded).map(|job| job.start.job_id).collect()

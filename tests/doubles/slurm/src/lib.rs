@@ -95,6 +95,11 @@ impl FakeSlurm {
         self.world().release_hold(job).is_ok()
     }
 
+    /// `scontrol update Account= QOS=`, by its user. `false`: unknown, or it does not wait.
+    pub fn charge_to(&self, job: SlurmJobId, account: &str, qos: &str) -> bool {
+        self.world().charge_to(job, account, qos)
+    }
+
     /// An admin's `scontrol update` (another tool's, a user's allowed one), not counted as a call of ours.
     ///
     /// # Errors

@@ -120,6 +120,17 @@ impl World {
     }
 
     /// `scontrol release`: of any job that Slurm knows; one that runs only gets another priority.
+    pub(super) fn charge_to(&mut self, id: SlurmJobId, account: &str, qos: &str) -> bool {
+        let mut is_done = false;
+        self.with(id, |record| {
+            is_done = record.state == JobState::Pending;
+            if is_done {
+                (record.request.account, record.request.qos) = (account.to_owned(), qos.to_owned());
+            }
+        });
+        is_done
+    }
+
     pub(super) fn release_hold(&mut self, id: SlurmJobId) -> Result<(), SlurmError> {
         self.known(id)?;
         let priority = self.take_priority();

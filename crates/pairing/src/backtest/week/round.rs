@@ -160,6 +160,7 @@ fn first_run(week: &Week<'_>, so_far: &WorkloadProfile, at: u32) -> Tenant {
         ),
         isolation: Isolation::Shared,
         first_run: Some(Box::new(seen_of(so_far))),
+        rules: None,
         guest: None,
     }
 }
@@ -198,6 +199,7 @@ fn job(week: &Week<'_>, profile: &WorkloadProfile, at: u32) -> WaitingJob {
         device_count: 1,
         node_count: 1,
         fallback: None,
+        rules: None,
         as_guest: false,
         is_plain: false,
         cpus: 0,

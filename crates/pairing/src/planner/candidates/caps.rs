@@ -2,6 +2,7 @@
 //! uncapped tenants beat an even split on average, and a cap pays where one tenant hogs.
 
 use crate::allow::AllowList;
+use crate::policy::JobRules;
 use pillion_core::{Fraction, WorkloadKey};
 
 /// A cap is set only for this much more than without one: less is within the noise of measurements.
@@ -12,13 +13,18 @@ pub(crate) const FAST_ENOUGH_FRACTION: f64 = 0.95;
 /// The cap of one tenant, before the choice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum CapSlot {
-    /// It runs already: an MPS cap is fixed for a client's life.
+    /// It runs already: an MPS cap is fixed for a client's life. Or it may have none.
     Fixed(Option<Fraction>),
     /// It starts now.
     Free,
 }
 
 impl CapSlot {
+    /// Of one that starts now.
+    pub(crate) const fn of_new(rules: JobRules) -> Self {
+        if rules.caps { Self::Free } else { Self::Fixed(None) }
+    }
+
     fn takes(self, cap: Option<Fraction>, may_cap: bool) -> bool {
         match self {
             Self::Fixed(own) => cap == own,

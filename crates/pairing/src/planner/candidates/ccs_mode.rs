@@ -6,6 +6,7 @@ use super::caps::CAP_GAIN_MIN;
 use super::evaluation::Evaluation;
 use super::evaluator::Evaluator;
 use super::tenant::CandidateTenant;
+use super::tenants_max;
 use crate::plan::Reason;
 use crate::planner::admit;
 use crate::planner::index::{ClassIndex, KindIndex};
@@ -21,11 +22,6 @@ const CCS_MODE_CROWDED: u8 = 4;
 const THIRDS_MAX: usize = 8;
 
 impl<'a> Evaluator<'_, 'a> {
-    /// How many tenants a device may have in this mode.
-    pub(crate) fn tenants_max(&self, mode: Option<u8>) -> u32 {
-        mode.map_or(u32::MAX, u32::from).min(self.context.policy.tenants_max)
-    }
-
     /// Two waiting jobs, by class, that start together; on a card in the mode that is worth more.
     pub(super) fn in_best_mode(
         &self,
@@ -38,7 +34,7 @@ impl<'a> Evaluator<'_, 'a> {
             return self.evaluate(&tenants, device, None);
         }
         let in_halves = self.evaluate(&tenants, device, Some(CCS_MODE_SHARED));
-        if self.context.policy.tenants_max <= 2 || !self.context.is_crowded {
+        if tenants_max(&tenants) <= 2 || !self.context.is_crowded {
             return in_halves;
         }
         let in_quarters = self.evaluate(&tenants, device, Some(CCS_MODE_CROWDED));

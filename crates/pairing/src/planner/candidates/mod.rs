@@ -105,7 +105,10 @@ impl<'a> Evaluator<'_, 'a> {
     fn may_meet(&self, tenants: &[CandidateTenant<'a>], device: &DeviceView) -> Result<(), Reason> {
         let (joiner, hosts) = tenants.split_last().ok_or(Reason::NotShareable)?;
         for host in hosts {
-            admit::owners_may_share(self.context.policy, host.owner, joiner.owner)?;
+            admit::owners_may_share(host.owner, joiner.owner)?;
+        }
+        if tenants.len() > tenants_max(tenants) as usize {
+            return Err(Reason::NotShareable);
         }
         let need = tenants.iter().map(|tenant| tenant.memory_bytes).fold(0_u64, u64::saturating_add);
         if need > admit::memory_usable(device, self.context.policy) {
@@ -168,7 +171,7 @@ impl<'a> Evaluator<'_, 'a> {
         device: &DeviceView,
     ) -> Vec<Vec<Option<Fraction>>> {
         let slots: Vec<CapSlot> = tenants.iter().map(|tenant| tenant.cap).collect();
-        let may_cap = device.mechanism.can_cap() && self.context.policy.caps;
+        let may_cap = device.mechanism.can_cap();
         if let Some(allowed) = &self.context.policy.allowed {
             let workloads: Vec<&WorkloadKey> =
                 tenants.iter().map(|tenant| &self.context.profiles[tenant.profile].workload).collect();
@@ -213,6 +216,11 @@ impl<'a> Evaluator<'_, 'a> {
             && admit::keeps_promise(&estimates[0], tenant.promise);
         if suffices { Ok(()) } else { Err(Reason::PromiseAtRisk) }
     }
+}
+
+/// How many the strictest of them lets a device have.
+fn tenants_max(tenants: &[CandidateTenant<'_>]) -> u32 {
+    tenants.iter().map(|tenant| tenant.owner.rules.tenants_max).min().unwrap_or(1)
 }
 
 /// Whether a tenant that may be capped is: those that run already keep what they have.

@@ -121,7 +121,8 @@ impl<'a> Evaluator<'_, 'a> {
         evaluation: Evaluation,
         estimates: &[&SpeedEstimate],
     ) -> Appraisal {
-        let could_cap = device.mechanism.can_cap() && self.context.policy.caps;
+        let could_cap =
+            device.mechanism.can_cap() && tenants.iter().any(|tenant| tenant.cap == CapSlot::Free);
         // One that is fast and too risky is left as it is: in a queue so long there are others, and to evaluate it costs much.
         let is_final = !could_cap
             || evaluation.is_allowed_and_fast(estimates.iter().copied())

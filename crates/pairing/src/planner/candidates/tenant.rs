@@ -33,9 +33,15 @@ impl<'a> Evaluator<'_, 'a> {
         class: ClassIndex,
         device: DeviceIndex,
     ) -> Result<Vec<CandidateTenant<'a>>, Reason> {
-        admit::may_be_joined(&self.context.devices[device], self.context.policy)?;
+        let host = &self.context.devices[device];
+        admit::may_be_joined(host, self.context.policy)?;
         let mut tenants = self.running_tenants(device)?;
-        tenants.push(self.waiting_tenant(class, self.context.kind_of[device])?);
+        let joiner = self.waiting_tenant(class, self.context.kind_of[device])?;
+        // Whoever came by minutes of measurement alone must be able to go back.
+        if !joiner.owner.rules.is_parted && host.tenants.iter().any(|tenant| tenant.first_run.is_some()) {
+            return Err(Reason::UnknownWorkload);
+        }
+        tenants.push(joiner);
         Ok(tenants)
     }
 
@@ -61,13 +67,15 @@ impl<'a> Evaluator<'_, 'a> {
         let runs = self.typical.of(job.duration_seconds_expected.or(known));
         let is_restarted = job.start.restart_count > 0;
         let trials = self.context.trials.as_ref();
-        let may_be_tried = trials.is_some_and(|trials| trials.may_try(job.start.job_id));
+        let owner = Owner::of_waiting(job, self.context.policy);
+        let may_be_tried =
+            owner.rules.trials && trials.is_some_and(|trials| trials.may_try(job.start.job_id));
         Ok(CandidateTenant {
             profile,
             memory_bytes,
             promise,
-            owner: job.into(),
-            cap: CapSlot::Free,
+            owner,
+            cap: CapSlot::of_new(owner.rules),
             runs,
             is_restarted,
             may_be_tried,
@@ -95,16 +103,17 @@ impl<'a> Evaluator<'_, 'a> {
         let profile = profile.ok_or(Reason::UnknownWorkload)?;
         let need =
             need.or(tenant.memory_bytes).or_else(|| admit::memory_need(None, self.context.profiles[profile]));
+        let owner = Owner::of_tenant(tenant, self.context.policy);
         Ok(CandidateTenant {
             profile,
             memory_bytes: need.ok_or(Reason::MemoryUnknown)?,
             promise: tenant.slowdown_ratio_max,
-            owner: tenant.into(),
+            owner,
             cap: CapSlot::Fixed(tenant.sharing.cap()),
             runs: self.typical.of(worth::remaining_seconds(tenant, self.context.view.taken_at)),
             is_restarted: false,
             // Whoever joins it is the one that goes back.
-            may_be_tried: true,
+            may_be_tried: owner.rules.trials,
         })
     }
 }

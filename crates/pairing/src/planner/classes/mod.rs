@@ -150,6 +150,20 @@ impl<'a> PlanContext<'a> {
         }
     }
 
+    /// How many tenants a device may have with these two, and with who runs there, in this mode of a card.
+    pub(crate) fn tenants_max(
+        &self,
+        classes: [ClassIndex; 2],
+        device: Option<DeviceIndex>,
+        mode: Option<u8>,
+    ) -> u32 {
+        let new = classes.into_iter().map(|class| self.classes[class].rules(self.policy));
+        let here = device.into_iter().flat_map(|device| &self.devices[device].tenants);
+        let all = new.chain(here.map(|tenant| tenant.rules(self.policy)));
+        let most = all.map(|rules| rules.tenants_max).min().unwrap_or(1);
+        mode.map_or(u32::MAX, u32::from).min(most)
+    }
+
     /// The node of a device that takes something now.
     pub(crate) fn open_node(&self, device: DeviceIndex) -> Option<NodeIndex> {
         let node = self.node_of[device]?;
@@ -230,7 +244,7 @@ fn class_key(job: &WaitingJob) -> impl Hash + Eq + '_ {
     let beyond = job.use_beyond_fraction.to_bits();
     let memory = (job.memory_bytes_declared, job.may_run_out);
     let sharing = (promise, memory, job.solo_cap, job.owes_runs > 0, beyond, job.isolation, job.as_guest);
-    let who = (&job.workload, job.uid, &job.account, sharing);
+    let who = (&job.workload, job.uid, &job.account, sharing, job.rules);
     let place = (&job.partition, &job.gpu_type, &job.features, &job.excluded_nodes);
     // Durations in steps of a twentieth: closer they are guesses.
     let duration = job.duration_seconds_expected.map(duration_step);

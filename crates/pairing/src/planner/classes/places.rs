@@ -151,7 +151,9 @@ pub(crate) fn alike_hosts(
 /// Everything about a tenant that a plan depends on.
 fn tenant_key(tenant: &Tenant, now: UnixTime, ratio: f64) -> impl Hash + Eq + '_ {
     let promise = tenant.slowdown_ratio_max.value().to_bits();
-    let who = (&tenant.workload, tenant.uid, &tenant.account, promise, tenant.isolation);
+    let is_guest = tenant.guest.is_some();
+    let who =
+        (&tenant.workload, tenant.uid, &tenant.account, promise, tenant.isolation, tenant.rules, is_guest);
     let cap = tenant.sharing.cap().map(|cap| cap.value().to_bits());
     let remaining =
         [tenant.expected_end_at, tenant.time_limit_at].map(|end| end.map(|end| step(now, end, ratio)));

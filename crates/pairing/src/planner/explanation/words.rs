@@ -4,6 +4,7 @@ use crate::mig::SliceSpeed;
 use crate::plan::{Candidate, Reason};
 use crate::planner::candidates::Evaluation;
 use crate::planner::placement::Instance;
+use crate::policy::JobRules;
 use crate::view::FirstRun;
 use pillion_core::mig::Slot;
 use pillion_core::{Fraction, SlowdownRatio};
@@ -84,4 +85,12 @@ pub(super) fn shared_instance_text(slot: Slot, speed: SliceSpeed, promise: Slowd
         speed.speed_fraction,
         promise.value().recip()
     )
+}
+
+/// With which part of the site's policy was applied to the job, where one is for some jobs only.
+pub(super) fn with_rules(text: String, rules: Option<JobRules>) -> String {
+    match rules.and_then(|rules| rules.from_override) {
+        Some(number) => format!("{text} (by the site's policy.override[{number}])"),
+        None => text,
+    }
 }

@@ -6,7 +6,7 @@ use super::offer::Offer;
 use crate::mig::{Company, SliceJob, Together, beside, profile_in};
 use crate::model::{SpeedEstimate, TenantInput};
 use crate::planner::admit;
-use crate::planner::candidates::caps::{CAP_GAIN_MIN, CapSlot, cap_sets, without_caps};
+use crate::planner::candidates::caps::{CAP_GAIN_MIN, CapSlot, cap_sets};
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{ClassIndex, DeviceIndex};
 use pillion_core::Fraction;
@@ -43,7 +43,7 @@ impl<'p> Divider<'p> {
     ) -> Vec<Company> {
         let (context, at, number) = (self.context, offer.device, self.cutter(geometry).0);
         let policy = context.policy;
-        let is_wanted = policy.share_instances && policy.tenants_max > 1 && policy.allowed.is_none();
+        let is_wanted = policy.share_instances && policy.allowed.is_none();
         if !is_wanted || !context.devices[at].mechanism.has_daemon() {
             return Vec::new();
         }
@@ -131,8 +131,8 @@ fn in_size(context: &PlanContext<'_>, two: Two<'_>, size: &Size) -> Option<Toget
         Some(Together { speeds, caps, memory_bytes }).filter(|together| together.keeps(promises))
     };
     let mut best = under([None, None]);
-    let slots = [CapSlot::Free, CapSlot::Free];
-    for set in if context.policy.caps { cap_sets(&slots) } else { vec![without_caps(&slots)] } {
+    let slots = classes.map(|class| CapSlot::of_new(context.classes[class].rules(context.policy)));
+    for set in cap_sets(&slots) {
         let Some(capped) = set.try_into().ok().and_then(under) else { continue };
         let least = best.map_or(f64::NEG_INFINITY, |best| best.speed_sum() + CAP_GAIN_MIN);
         if capped.speed_sum() > least {

@@ -31,8 +31,9 @@ pub(super) fn is_offered(
     has_waiting_claim: bool,
 ) -> Vec<bool> {
     // Whoever has a right comes first: others are his neighbours, or are not there.
-    let tenants = context.devices[offer.device].tenants.iter().map(Owner::from);
-    let rights = offer.rights.iter().map(|job| Owner::from(&context.jobs[*job]));
+    let tenants =
+        context.devices[offer.device].tenants.iter().map(|tenant| Owner::of_tenant(tenant, context.policy));
+    let rights = offer.rights.iter().map(|job| Owner::of_waiting(&context.jobs[*job], context.policy));
     let mut owners: Vec<Owner<'_>> = tenants.chain(rights).collect();
     let may_have = |job: &JobIndex| {
         let waiting = &context.jobs[*job];
@@ -42,9 +43,8 @@ pub(super) fn is_offered(
         if offer.rights.contains(job) {
             return true;
         }
-        let owner = Owner::from(waiting);
-        let is_let =
-            owners.iter().all(|other| admit::owners_may_be_neighbours(context.policy, *other, owner).is_ok());
+        let owner = Owner::of_waiting(waiting, context.policy);
+        let is_let = owners.iter().all(|other| admit::owners_may_be_neighbours(*other, owner).is_ok());
         let may_have = is_let
             && capacity.node_meets(context, offer.device, context.class_of[*job])
             && !(has_waiting_claim && outlives(context, offer, *job));

@@ -12,7 +12,7 @@ use crate::planner::index::{
 use crate::policy::UserPolicy;
 use pillion_core::UserId;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use typed_index_collections::TiVec;
 
 /// Jobs or running hosts that are alike in everything that a sharing depends on.
@@ -120,11 +120,17 @@ impl<'g, 'a> Groups<'g, 'a> {
     /// What could be, of each two groups.
     pub(super) fn links(&self, candidates: &mut CandidateSet<'_, '_>) -> Vec<Link> {
         let mut links = Vec::new();
-        for cohort in self.cohorts() {
+        let meets_others: TiVec<GroupIndex, bool> =
+            self.kinds.keys().map(|group| self.meets_others(group)).collect();
+        for (user, cohort) in self.cohorts(&meets_others) {
             for (at, a) in cohort.iter().enumerate() {
                 // Nobody shares with himself.
                 let is_one = self.vertices[*a].len() < 2;
                 for b in &cohort[at + usize::from(is_one)..] {
+                    // Of one user's those meet here of whom one may not meet others.
+                    if user.is_some() && meets_others[*a] && meets_others[*b] {
+                        continue;
+                    }
                     let sharings = self.sharings(candidates, self.kinds[*a], self.kinds[*b]);
                     let possible = sharings.into_iter().flatten();
                     let possible = possible.filter(|candidate| !candidates.is_ruled_out(*candidate));
@@ -135,23 +141,50 @@ impl<'g, 'a> Groups<'g, 'a> {
         links
     }
 
-    /// Groups that the policy on users lets meet at all.
-    fn cohorts(&self) -> Vec<Vec<GroupIndex>> {
+    /// Groups that the rules on users let meet at all: those of one user, and all who may meet others.
+    fn cohorts(&self, meets_others: &TiVec<GroupIndex, bool>) -> BTreeMap<Option<UserId>, Vec<GroupIndex>> {
         let mut cohorts: BTreeMap<Option<UserId>, Vec<GroupIndex>> = BTreeMap::new();
-        for (number, group) in self.kinds.iter_enumerated() {
-            let user = match (self.context.policy.users, *group) {
-                (UserPolicy::SameAccount | UserPolicy::Any, _) => None,
-                (_, Group::Running { device, .. }) => {
-                    self.context.devices[device].tenants.first().map(|tenant| tenant.uid)
-                }
-                (
-                    _,
-                    Group::Primary { class, .. } | Group::Host { class, .. } | Group::Joiner { class, .. },
-                ) => Some(self.context.classes[class].uid),
-            };
-            cohorts.entry(user).or_default().push(number);
+        let strict: BTreeSet<UserId> = self
+            .kinds
+            .keys()
+            .filter(|group| !meets_others[*group])
+            .filter_map(|group| self.user(group))
+            .collect();
+        for group in self.kinds.keys() {
+            if meets_others[group] {
+                cohorts.entry(None).or_default().push(group);
+            }
+            if let Some(user) = self.user(group).filter(|user| strict.contains(user)) {
+                cohorts.entry(Some(user)).or_default().push(group);
+            }
         }
-        cohorts.into_values().collect()
+        cohorts
+    }
+
+    /// Whose it is: of a device, whose its first tenant is.
+    fn user(&self, group: GroupIndex) -> Option<UserId> {
+        match self.kinds[group] {
+            Group::Running { device, .. } => {
+                self.context.devices[device].tenants.first().map(|tenant| tenant.uid)
+            }
+            Group::Primary { class, .. } | Group::Host { class, .. } | Group::Joiner { class, .. } => {
+                Some(self.context.classes[class].uid)
+            }
+        }
+    }
+
+    /// Whether its rules let other users' jobs beside it, as far as it goes.
+    fn meets_others(&self, group: GroupIndex) -> bool {
+        let policy = self.context.policy;
+        match self.kinds[group] {
+            Group::Running { device, .. } => {
+                let mut tenants = self.context.devices[device].tenants.iter();
+                tenants.all(|tenant| tenant.rules(policy).users != UserPolicy::SameUser)
+            }
+            Group::Primary { class, .. } | Group::Host { class, .. } | Group::Joiner { class, .. } => {
+                self.context.classes[class].rules(policy).users != UserPolicy::SameUser
+            }
+        }
     }
 
     /// How one of each group could share. The first comes before the second in `kinds`.

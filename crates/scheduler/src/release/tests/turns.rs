@@ -74,10 +74,10 @@ impl Slurm for SlowSlurm {
 }
 
 /// A job that waits, whose renewal is due, and which is planned on a node whose agent is ready for it.
-struct World {
-    context: Arc<Context>,
+pub(super) struct World {
+    pub(super) context: Arc<Context>,
     slurm: Arc<SlowSlurm>,
-    job: SlurmJobId,
+    pub(super) job: SlurmJobId,
     decision: DecisionId,
     /// While it is open, the agent is there.
     _inbox: mpsc::Receiver<ToAgent>,
@@ -89,6 +89,10 @@ impl World {
     }
 
     async fn with(settings: FakeSettings) -> Self {
+        Self::under(settings, Settings::default()).await
+    }
+
+    pub(super) async fn under(settings: FakeSettings, own: Settings) -> Self {
         let partitions = vec![FakePartition::new("shared", &["n1"]), FakePartition::new("everyday", &["n1"])];
         let nodes = vec![FakeNode::pool("n1", 1)];
         let slurm = FakeSlurm::new(settings, nodes, partitions, at(NOW));
@@ -101,7 +105,7 @@ impl World {
         let (_, inbox) = agents.connect(&hello(), at(NOW));
         let (clock, store) = (Arc::new(ManualClock::new(at(NOW))), Arc::new(MemoryStore::new()));
         let foreign = Arc::clone(&slurm) as Arc<dyn Slurm>;
-        let context = Arc::new(Context::new(clock, foreign, store, Arc::new(agents), Settings::default()));
+        let context = Arc::new(Context::new(clock, foreign, store, Arc::new(agents), own));
         Watch::new(Arc::clone(&context)).tick().await.unwrap();
         let decision = plan(&context, job).await;
         Self { context, slurm, job, decision, _inbox: inbox }
@@ -111,7 +115,11 @@ impl World {
         Renew::new(Arc::clone(&self.context))
     }
 
-    fn release(&self) -> Release {
+    pub(super) fn slurm(&self) -> &FakeSlurm {
+        &self.slurm.slurm
+    }
+
+    pub(super) fn release(&self) -> Release {
         Release::new(Arc::clone(&self.context))
     }
 
@@ -128,7 +136,7 @@ impl World {
         self.slurm.slurm.journal().into_iter().filter_map(begin_time).collect()
     }
 
-    async fn member_state(&self) -> MemberState {
+    pub(super) async fn member_state(&self) -> MemberState {
         self.context.store.decision(self.decision).await.unwrap().unwrap().members[0].state
     }
 }

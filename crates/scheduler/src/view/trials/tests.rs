@@ -1,6 +1,7 @@
 //! What is open, what was seen, how it fared, and who is left out.
 
 use super::*;
+use crate::context::Settings;
 use crate::pace::settings::PaceSettings;
 use crate::scan::Scan;
 use crate::testing::{NOW, at, decision, member, node};
@@ -8,7 +9,7 @@ use crate::view::{TrialHistory, Watched};
 use pillion_core::decision::MemberState;
 use pillion_core::share::Sharing;
 use pillion_core::{Fraction, JobStart, Revision, SlowdownRatio, UserId, WorkloadKey};
-use pillion_pairing::{Observation, ObservedTenant, Policy};
+use pillion_pairing::{Observation, ObservedTenant};
 use pillion_slurm::NodeAvailability;
 use pillion_store::StoredObservation;
 
@@ -54,6 +55,7 @@ fn made(
         speeds: &[(place, speeds)].into(),
         history,
     };
+    let site = Settings::default();
     let sources = Sources {
         revision: Revision(1),
         scan: &scan,
@@ -63,7 +65,8 @@ fn made(
         drains: &[],
         cooling: &BTreeMap::new(),
         profiles: &[],
-        policy: &Policy::default(),
+        policy: &site.policy,
+        by_job: site.by_job(),
         owed: &BTreeMap::new(),
         charged: &crate::view::Charged::default(),
         amiss: &crate::device_status::Amiss::default(),
@@ -185,6 +188,7 @@ fn whom_nothing_would_take_apart_again_is_not_tried() {
         device_count: 1,
         node_count: 1,
         fallback: None,
+        rules: None,
         as_guest: false,
         is_plain: false,
         cpus: 1,

@@ -86,6 +86,7 @@ impl Site<'_> {
             slowdown_ratio_max: waiting.slowdown_ratio_max,
             memory_bytes: first_run.is_none().then_some(0),
             first_run,
+            rules: None,
             guest: None,
             time_limit_at: None,
             expected_end_at: Some(UnixTime::from_epoch(0) + left),
