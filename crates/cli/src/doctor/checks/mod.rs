@@ -19,7 +19,7 @@ use super::facts::Facts;
 use super::finding::Finding;
 
 /// Every check, in the order in which a site is set up.
-pub const ALL: [fn(&Facts) -> Vec<Finding>; 41] = [
+pub const ALL: [fn(&Facts) -> Vec<Finding>; 42] = [
     identity::config,
     munge::munge,
     slurm::version,
@@ -31,6 +31,7 @@ pub const ALL: [fn(&Facts) -> Vec<Finding>; 41] = [
     slurm::min_job_age,
     slurm::prolog_flags,
     slurm::proctrack_type,
+    slurm::accounting_enforce,
     identity::constrain_devices,
     pool::partitions,
     pool::overlap,

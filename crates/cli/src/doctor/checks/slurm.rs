@@ -208,6 +208,37 @@ pub(super) fn prolog_flags(facts: &Facts) -> Vec<Finding> {
     })
 }
 
+/// Rules for accounts and QOS go by what Slurm says of a job, and Slurm says what its user wrote where it checks neither
+/// (docs/decisions/0036-policy-by-job.md).
+pub(super) fn accounting_enforce(facts: &Facts) -> Vec<Finding> {
+    let check = Check("accounting-enforce");
+    with_conf(facts, check, |conf| {
+        let overrides = &written(facts).policy.overrides;
+        let wanted = [
+            ("associations", overrides.iter().any(|own| own.accounts.is_some())),
+            ("qos", overrides.iter().any(|own| own.qos.is_some())),
+        ];
+        let is_checked =
+            |word: &str| ["all", word].iter().any(|word| conf.has_word("AccountingStorageEnforce", word));
+        let unchecked: Vec<&str> = wanted
+            .into_iter()
+            .filter(|(word, is_wanted)| *is_wanted && !is_checked(word))
+            .map(|(word, _)| word)
+            .collect();
+        if unchecked.is_empty() {
+            return check.ok("whatever account or QOS policy.override goes by, Slurm checks it");
+        }
+        let unchecked = unchecked.join(",");
+        check.warn(
+            format!(
+                "AccountingStorageEnforce={} is without {unchecked}: a user may write any account or QOS that policy.override goes by",
+                conf.get("AccountingStorageEnforce")
+            ),
+            format!("add {unchecked} to AccountingStorageEnforce in slurm.conf, then restart slurmctld"),
+        )
+    })
+}
+
 /// A guest that goes back is held in the control group that Slurm made for it, so that its clients leave the GPU before SIGTERM
 /// comes. Where there is none it stays, and after the first such guest nobody is tried (docs/decisions/0015-the-watch.md).
 pub(super) fn proctrack_type(facts: &Facts) -> Vec<Finding> {

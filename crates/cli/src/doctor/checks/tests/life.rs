@@ -6,7 +6,7 @@ fn munge_of(facts: &mut Facts) -> &mut super::Munge {
     facts.munge.as_mut().expect("known")
 }
 
-pub(super) const BROKEN: [Broken; 7] = [
+pub(super) const BROKEN: [Broken; 8] = [
     ("munge", FAIL, "there is no socket /run/munge/munge.socket.2", "AuthInfo=socket=PATH", |f| {
         munge_of(f).has_socket = false;
     }),
@@ -52,6 +52,17 @@ pub(super) const BROKEN: [Broken; 7] = [
             f.slurm_conf = Ok(conf(&[("ProctrackType", "proctrack/linuxproc")]));
             f.config_text.text =
                 Ok(format!("{}[policy.watch_partitions]\nshared = \"act\"\n", super::CONFIG));
+        },
+    ),
+    (
+        "accounting-enforce",
+        WARN,
+        "AccountingStorageEnforce=associations is without qos",
+        "add qos to AccountingStorageEnforce",
+        |f| {
+            f.slurm_conf = Ok(conf(&[("AccountingStorageEnforce", "associations")]));
+            let of_some = "[[policy.override]]\naccounts = [\"lab\"]\nqos = [\"free\"]\nusers = \"any\"\n";
+            f.config_text.text = Ok(format!("{}{of_some}", super::CONFIG));
         },
     ),
 ];
