@@ -4,6 +4,7 @@
 
 mod between;
 mod by_default;
+mod by_job;
 mod canary;
 mod canary_faults;
 mod changes;

@@ -1,7 +1,8 @@
 //! What must hold after every step of the simulation: the invariants of `core::invariant`, and the dead man's switch.
 
+use crate::users::STRICT;
 use crate::world::{BOUND_SECONDS, World};
-use pillion_core::invariant::{Violation, check_occupants};
+use pillion_core::invariant::{Occupant, Violation, check_occupants};
 use pillion_core::mark::Mark;
 use pillion_core::{GresType, JobStart, NodeName};
 use pillion_fake_slurm::FakeCall;
@@ -151,6 +152,9 @@ impl World {
             node.devices.iter().find(|device| device.gres_type == *gres_type)
         };
         assert_eq!(check_occupants(&with_decision, device_of), Vec::new());
+        if !self.settings.job_policy.is_uniform() {
+            check_strict(&with_decision, &scan);
+        }
         let mut tenants = BTreeMap::new();
         for occupant in &with_decision {
             *tenants.entry((&occupant.node, &occupant.gres_type)).or_insert(0_usize) += 1;
@@ -159,6 +163,24 @@ impl World {
         for node in &self.nodes {
             let shared = node.running.iter().filter(|run| run.is_shared()).count();
             self.shared_starts = self.shared_starts.max(shared);
+        }
+    }
+}
+
+/// Nobody who runs under the strict QOS is beside another user: his user cannot change it while he runs, and what he was decided on
+/// when he waited under another was not released.
+fn check_strict(occupants: &[Occupant], scan: &Scan) {
+    let is_strict = |one: &Occupant| scan.jobs.get(&one.job_id).is_some_and(|job| job.qos == STRICT);
+    for (at, one) in occupants.iter().enumerate() {
+        for other in &occupants[at + 1..] {
+            let is_beside = (&one.node, &one.gres_type) == (&other.node, &other.gres_type);
+            let is_forbidden = one.uid != other.uid && (is_strict(one) || is_strict(other));
+            assert!(
+                !(is_beside && is_forbidden),
+                "{} is beside {}, against the rules of a QOS",
+                one.job_id,
+                other.job_id
+            );
         }
     }
 }

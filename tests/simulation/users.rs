@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 /// The partition that jobs leave the pool for, on a node without shards.
 pub(crate) const OUTSIDE: &str = "everyday";
 
+/// Whose jobs under this QOS meet no other user's, where the site's rules go by job.
+pub(crate) const STRICT: &str = "strict";
+
 /// What a user does to a job of his.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -27,11 +30,16 @@ pub(crate) enum Action {
     Cancel,
     /// `scontrol requeue`.
     Requeue,
+    /// `scontrol update QOS=`: under the strict one, or no more.
+    Charge,
 }
 
 impl Action {
-    /// One that fits in between.
-    pub(crate) fn draw(rng: &mut impl Rng) -> Self {
+    /// One that fits in between. `by_job`: whether a QOS makes a difference.
+    pub(crate) fn draw(rng: &mut impl Rng, by_job: bool) -> Self {
+        if by_job && rng.random_bool(0.3) {
+            return Self::Charge;
+        }
         match rng.random_range(0..10) {
             0..3 => Self::Hold,
             3..5 => Self::Release,
@@ -78,6 +86,11 @@ impl Users {
             }
             Action::Cancel => slurm.cancel(id),
             Action::Requeue => slurm.user_requeue(id),
+            // `pillion.lua` refuses it between a release and its start.
+            Action::Charge => {
+                let qos = if job.qos == STRICT { "normal" } else { STRICT };
+                is_pending && waits_unleased(&job) && slurm.charge_to(id, &job.account, qos)
+            }
         }
     }
 

@@ -9,6 +9,10 @@ use rand::Rng;
 use std::time::Duration;
 
 impl World {
+    fn draw_action(&mut self) -> Action {
+        Action::draw(&mut self.rng, !self.settings.job_policy.is_uniform())
+    }
+
     /// Users and Slurm do things to jobs.
     pub(super) fn meddle(&mut self) {
         if self.is_slurmctld_down || self.works.is_empty() {
@@ -20,14 +24,14 @@ impl World {
             0 => self.cancel(id),
             3 => self.kill_a_tenant(),
             4..6 => {
-                let action = Action::draw(&mut self.rng);
+                let action = self.draw_action();
                 // Who kills a tenant dooms others: `cancel` does that.
                 if action != Action::Cancel && self.line.act(id, action) {
                     self.note(format!("user: {action:?} {id}"));
                 }
             }
             6..9 => {
-                let (skip, action) = (self.rng.random_range(0..4), Action::draw(&mut self.rng));
+                let (skip, action) = (self.rng.random_range(0..4), self.draw_action());
                 self.note(format!("user: {action:?} between, after {skip}"));
                 self.line.come_between(skip, action);
             }

@@ -8,7 +8,7 @@ mod submit;
 use crate::faulty::{FaultySlurm, is_over};
 use crate::node::{Node, Work, end_those_gone};
 use crate::scheduler::Scheduler;
-use crate::users::OUTSIDE;
+use crate::users::{OUTSIDE, STRICT};
 use faults::{Copied, Saved};
 use pillion_cli::commands::rescue::carry_out;
 use pillion_config::Watch;
@@ -18,6 +18,7 @@ use pillion_fake_slurm::{FakeCall, FakeNode, FakePartition, FakeSettings, FakeSl
 use pillion_memory_store::MemoryStore;
 use pillion_pairing::UserPolicy;
 use pillion_scheduler::context::Settings;
+use pillion_scheduler::job_rules::JobPolicy;
 use pillion_scheduler::pace::PaceSettings;
 use pillion_slurm::{Ending, JobState};
 use rand::rngs::SmallRng;
@@ -46,7 +47,7 @@ pub(crate) struct World {
     pub(crate) slurm: Arc<FakeSlurm>,
     pub(crate) line: Arc<FaultySlurm>,
     pub(crate) store: Arc<MemoryStore>,
-    settings: Settings,
+    pub(crate) settings: Settings,
     schedulers: Vec<Scheduler>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) works: BTreeMap<SlurmJobId, Work>,
@@ -125,6 +126,14 @@ impl World {
             ..PaceSettings::default()
         };
         settings.policy.tenants_max = if seed.is_multiple_of(2) { 4 } else { 2 };
+        // In some worlds rules go by QOS.
+        if seed % 8 == 5 {
+            let text = format!(
+                "[pool]\npartitions = [\"shared\"]\n[[policy.override]]\nqos = [\"{STRICT}\"]\nusers = \"same-user\"\n"
+            );
+            settings.job_policy =
+                JobPolicy::new(&pillion_config::parse_scheduler(&text).expect("a configuration"));
+        }
         let mut world = Self {
             rng: SmallRng::seed_from_u64(seed),
             now,

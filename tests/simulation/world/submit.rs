@@ -3,7 +3,7 @@
 use super::{BOUND_SECONDS, HEAVY, JOBS_MAX, LIE_BYTES, LIGHT, USERS, WORKLOADS, World};
 use crate::faulty::is_over;
 use crate::node::Work;
-use crate::users::mark_of;
+use crate::users::{STRICT, mark_of};
 use pillion_core::{NodeName, SlurmJobId, UnixTime, UserId};
 use pillion_fake_slurm::{FakeArray, FakeJob};
 use rand::Rng;
@@ -16,7 +16,9 @@ impl World {
             for workload in WORKLOADS {
                 for excluded in ["n1", "n2"] {
                     let mark = mark_of(workload);
+                    let is_strict = !self.settings.job_policy.is_uniform() && self.rng.random_bool(0.3);
                     let id = self.slurm.submit(FakeJob {
+                        qos: if is_strict { STRICT } else { "normal" }.to_owned(),
                         uid: UserId(uid),
                         user: user.to_owned(),
                         begin: Some(self.now + Duration::from_secs(BOUND_SECONDS)),
