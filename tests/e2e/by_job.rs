@@ -99,7 +99,7 @@ fn who_changes_his_account_before_the_release_is_decided_on_again() {
         .filter_map(|member| member["slowdown_ratio_max"].as_f64())
         .collect();
     assert_eq!(
-        promises.iter().filter(|promise| **promise == 3.0).count(),
+        promises.iter().filter(|promise| **promise > 2.9).count(),
         1,
         "by the rules of teaching: {promises:?}"
     );

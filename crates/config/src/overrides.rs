@@ -164,7 +164,9 @@ mod tests {
 
     fn said(overrides: &str) -> String {
         let text = format!("[pool]\npartitions = [\"day\", \"night\"]\n{overrides}");
-        mistakes(Part::Scheduler, &text, "").iter().map(|one| format!("{one}\n")).collect()
+        let lines: Vec<String> =
+            mistakes(Part::Scheduler, &text, "").iter().map(ToString::to_string).collect();
+        lines.join("\n")
     }
 
     #[test]
@@ -198,7 +200,7 @@ mod tests {
         assert_eq!(
             told,
             "line 3: policy.override[1] matches no job of partition \"elsewhere\", which is neither in pool.partitions nor in \
-             observe.partitions; remove it\n"
+             observe.partitions; remove it"
         );
         assert!(said("[[policy.override]]\nusers = \"any\"\n").contains("names no jobs"));
         assert!(said("[[policy.override]]\nqos = []\nusers = \"any\"\n").contains("a list, not empty"));
