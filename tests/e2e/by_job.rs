@@ -104,3 +104,23 @@ fn who_changes_his_account_before_the_release_is_decided_on_again() {
         "by the rules of teaching: {promises:?}"
     );
 }
+
+/// A cluster without accounts has no QOS either: what a decision presupposes is the same text on both sides there, too.
+#[test]
+fn a_rule_by_partition_needs_no_accounts() {
+    let rules = ["[[policy.override]]", "partitions = [\"shared\"]", "slowdown_ratio_max = 3"];
+    let mut cluster = Cluster::start(ClusterSpec {
+        pool_nodes: vec![PoolNode::new("n1", "h200", Mechanism::Mps)],
+        bound_seconds: 600,
+        scheduler_conf_extra: rules.map(str::to_owned).to_vec(),
+        ..ClusterSpec::default()
+    })
+    .unwrap();
+    cluster.start_pillion().unwrap();
+    let job = submit(&cluster, "alice", WORKLOAD, &load(WORKLOAD, 600), &[]);
+    cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
+    let all = decisions(&cluster);
+    let (_, member) =
+        member_of(&all, job, 0).expect("it was released, and did not wait for the end of its bound");
+    assert_eq!(member["slowdown_ratio_max"].as_f64(), Some(3.0));
+}

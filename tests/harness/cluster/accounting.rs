@@ -53,6 +53,10 @@ fn database(cluster: &mut Cluster) -> Result<u16> {
     let folder = cluster.layout.path("mariadb");
     give_folder(&folder, "mysql", 0o700)?;
     let data = folder.join("data").display().to_string();
+    // Its names for temporary tables are of process numbers, which two clusters have alike.
+    let temporary = folder.join("tmp");
+    give_folder(&temporary, "mysql", 0o700)?;
+    let temporary = temporary.display().to_string();
     let install = find_program("mariadb-install-db", &["/usr/bin", "/usr/local/bin"])?;
     let install = cluster.program(&install.display().to_string()).args([
         "--no-defaults".to_owned(),
@@ -60,6 +64,7 @@ fn database(cluster: &mut Cluster) -> Result<u16> {
         "--auth-root-authentication-method=normal".to_owned(),
         "--skip-test-db".to_owned(),
     ]);
+    let install = install.env("TMPDIR", &temporary);
     as_system_user(install, "mysql")?.stdout()?;
     // One statement a line: that is how the server reads it.
     let init = "CREATE DATABASE slurm_acct_db;\nCREATE USER slurm@'127.0.0.1' IDENTIFIED BY 'slurm';\n\
@@ -80,6 +85,7 @@ fn database(cluster: &mut Cluster) -> Result<u16> {
         "--innodb-flush-log-at-trx-commit=0".to_owned(),
         format!("--init-file={}", init.display()),
     ]);
+    let server = server.env("TMPDIR", &temporary);
     cluster.start_daemon("mariadbd", &as_system_user(server, "mysql")?)?;
     // It listens only when it has run the statements above; slurmdbd would wait five seconds after a refusal.
     wait_for("answer of mariadbd", DAEMON_DEADLINE, || {
