@@ -32,6 +32,7 @@ pub fn request(args: &AcctArgs, now: UnixTime) -> Result<AccountRequest, CliErro
         nodes: nodes.iter().map(ToString::to_string).collect(),
         group_by: args.by.map_or("", GroupArg::word).to_owned(),
         utc_offset_seconds: offset.map_or(0, |at| at.with_timezone(&Local).offset().fix().local_minus_utc()),
+        scaling_runs_max: Some(0),
     })
 }
 

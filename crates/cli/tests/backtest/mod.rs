@@ -51,7 +51,9 @@ async fn the_commands_of_the_documentation_are_run() {
     }
     let page = include_str!("../../../../docs/backtest.md");
     let lines: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("pillion ")).collect();
-    assert_eq!(lines.len(), 4, "{lines:?}");
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    let groups = "group,workload,speed_fraction\n1,a1,0.9\n1,a2,0.9\n1,b1,0.7\n";
+    std::fs::write(folder.path().join("GROUPS.csv"), groups).expect("written");
     let miso = include_str!("../../../../tests/fixtures/miso/miso_mig_solo.csv");
     let place = folder.path().join("tests/fixtures/miso");
     std::fs::create_dir_all(&place).expect("made");
@@ -60,14 +62,14 @@ async fn the_commands_of_the_documentation_are_run() {
         // As it stands but for its length: what is shown is worth minutes.
         let line = line.replace(" --queues 8,32,200 --seeds 30", "").replace(" --seeds 30", "");
         let size = match &line {
-            line if line.contains("--mig") => "",
+            line if line.contains("--mig") || line.contains("--groups") => "",
             line if line.contains("--week") => "--jobs 6 --seeds 2",
             _ => "--queues 6 --seeds 2",
         };
         let ran = run(&folder, &format!("{line} {size}")).await;
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
         assert!(
-            ran.out.contains("ours") || ran.out.contains("Pillion, promise"),
+            ["ours", "Pillion, promise", "ADMITTED"].iter().any(|word| ran.out.contains(word)),
             "{line} printed\n{}",
             ran.out
         );

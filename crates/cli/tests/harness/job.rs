@@ -98,11 +98,13 @@ pub(super) fn account(request: &AccountRequest) -> AccountResponse {
         _ => vec![row("alice", 18_000.0, 1), row("bob", -900.0, 0)],
     };
     // Told to operators, of all.
-    let scaling = (request.group_by.is_empty() && !rows.is_empty()).then_some(ScaleSum {
+    let is_asked = request.group_by.is_empty() && request.scaling_runs_max == Some(0);
+    let scaling = (is_asked && !rows.is_empty()).then_some(ScaleSum {
         efficiency_ratio: 0.5,
         workload_count: 3,
         gpu_seconds: 360_000.0,
         gpu_seconds_above: 147_600.0,
+        is_cut: false,
     });
     let (since_seconds, until_seconds) = (request.since_seconds, request.until_seconds);
     let memory_alarms = Some(MemoryAlarms { told: 4, came_true: 3 });

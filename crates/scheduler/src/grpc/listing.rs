@@ -201,6 +201,7 @@ pub(super) fn run_filter(
         nodes,
         group_by,
         utc_offset_seconds,
+        scaling_runs_max: _,
     } = request;
     let uid = caller.only_uid()?;
     let grouping = GroupBy::parse(&group_by, utc_offset_seconds).ok_or_else(|| {

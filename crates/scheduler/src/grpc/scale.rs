@@ -32,7 +32,8 @@ pub(super) fn filter(asked: &str, caller: Caller) -> Result<ScalingFilter, Statu
     Ok(ScalingFilter { uid: caller.only_uid()?, workload, ..ScalingFilter::default() })
 }
 
-/// Of which runs an account tells what was spent above break-even: for operators, and where nothing but the time is asked for.
+/// Of which runs an account tells what was spent above break-even: for operators, where it is asked for, and nothing else but the time.
+/// A limit of 0 is none.
 pub(super) fn sum_filter(request: &api::AccountRequest, caller: Caller) -> Option<ScalingFilter> {
     let api::AccountRequest {
         since_seconds,
@@ -43,12 +44,15 @@ pub(super) fn sum_filter(request: &api::AccountRequest, caller: Caller) -> Optio
         workload,
         nodes,
         group_by,
+        scaling_runs_max,
         ..
     } = request;
     let is_of_all =
         [user, account, partition, workload].iter().all(|filter| filter.is_empty()) && nodes.is_empty();
     let is_asked = caller.is_operator && is_of_all && ["", "day"].contains(&group_by.as_str());
-    is_asked.then(|| ScalingFilter {
+    let limit = scaling_runs_max.filter(|_| is_asked)?;
+    Some(ScalingFilter {
+        limit,
         since: listing::asked_time(*since_seconds),
         until: listing::asked_time(*until_seconds),
         ..ScalingFilter::default()
@@ -198,6 +202,7 @@ pub(super) fn sum(history: &History) -> Option<api::ScaleSum> {
         workload_count: to_u32(sum.workloads.len()),
         gpu_seconds: sum.gpu_hours * SECONDS_PER_HOUR,
         gpu_seconds_above: sum.gpu_hours_above * SECONDS_PER_HOUR,
+        is_cut: false,
     })
 }
 

@@ -13,6 +13,8 @@ use pillion_core::amount::{Amount, Unit};
 
 /// The days that are shown where nobody says which.
 const DAYS: f64 = 14.0;
+/// A page is not kept waiting by more runs than these; `pillion acct` reads all of them.
+const SCALING_RUNS_MAX: u32 = 5_000;
 const GROUPS: [&str; 6] = ["day", "user", "account", "partition", "workload", "node"];
 
 pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
@@ -34,6 +36,7 @@ pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
         nodes: Vec::new(),
         group_by: by.to_owned(),
         utc_offset_seconds: format::today(now).1,
+        scaling_runs_max: Some(SCALING_RUNS_MAX),
     };
     let AccountResponse { mut rows, scaling, .. } = taken(ask.service.account(ask.question(request)).await)?;
     if by != "day" {
@@ -66,7 +69,7 @@ fn above(sum: &ScaleSum) -> Markup {
     html! {
         p.note {
             (format::percent(Some(sum.gpu_seconds_above / sum.gpu_seconds))) " of " (Amount::device_time(sum.gpu_seconds))
-            " of completed runs lie above their break-even (an efficiency of " (format::percent(Some(sum.efficiency_ratio)))
+            " of " @if sum.is_cut { "the newest " (SCALING_RUNS_MAX) " " } "completed runs lie above their break-even (an efficiency of " (format::percent(Some(sum.efficiency_ratio)))
             "), in " (format::counted(sum.workload_count.into(), "workload")) " that ran with several numbers of GPUs. " code { "pillion scale" } " says which."
         }
     }

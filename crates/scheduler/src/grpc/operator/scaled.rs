@@ -11,12 +11,21 @@ use pillion_store::{JobRecord, ScalingFilter, StoreError};
 const PAGE_RUNS: u32 = 2_000;
 
 impl OperatorServer {
-    /// What all runs of a stretch of time spent above the break-even of their workloads, however many they are.
+    /// What runs of a stretch of time spent above the break-even of their workloads: the newest, as many as the filter says, or, with
+    /// a limit of 0, all of them.
     pub(super) async fn above_break_even(
         &self,
         filter: &ScalingFilter,
     ) -> Result<Option<api::ScaleSum>, StoreError> {
         let mut history = History::default();
+        if filter.limit > 0 {
+            let runs = self.pages.scaling(filter).await?;
+            let is_cut = runs.len() >= filter.limit as usize;
+            for run in &runs {
+                scale::add(&mut history, run);
+            }
+            return Ok(scale::sum(&history).map(|sum| api::ScaleSum { is_cut, ..sum }));
+        }
         let pages = ScalingFilter { limit: PAGE_RUNS, ..filter.clone() };
         self.pages.each_scaling(&pages, |run| scale::add(&mut history, run)).await?;
         Ok(scale::sum(&history))

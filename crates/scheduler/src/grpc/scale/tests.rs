@@ -198,8 +198,11 @@ fn a_user_asks_for_his_own_runs_alone_whatever_the_count() {
     let operator = Caller { uid: Some(UserId(0)), is_operator: true };
     assert_eq!(filter("", operator).unwrap(), ScalingFilter::default());
     assert!(filter("", Caller { uid: None, is_operator: false }).is_err());
-    let request = api::AccountRequest { since_seconds: 10.0, ..api::AccountRequest::default() };
+    let unasked = api::AccountRequest { since_seconds: 10.0, ..api::AccountRequest::default() };
+    assert_eq!(sum_filter(&unasked, operator), None, "what nobody reads costs nothing");
+    let request = api::AccountRequest { scaling_runs_max: Some(7), ..unasked };
     assert_eq!(sum_filter(&request, alice), None, "the sum is for operators");
+    assert_eq!(sum_filter(&request, operator).unwrap().limit, 7);
     assert_eq!(sum_filter(&request, operator).unwrap().since, Some(at(10)));
     let of_bob = api::AccountRequest { user: "bob".to_owned(), ..request };
     assert_eq!(sum_filter(&of_bob, operator), None);
