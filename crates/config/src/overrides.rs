@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `[[policy.override]]`: other rules for some jobs, as many times as there are such. A job's own are those of the first that matches its
-/// partition, account and QOS as Slurm has them, and those of [policy] for what that one does not name. Of jobs on one GPU the stricter
+/// partition, account and QOS as Slurm has them, and those of `[policy]` for what that one does not name. Of jobs on one GPU the stricter
 /// rule counts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
