@@ -164,21 +164,31 @@ pub(super) async fn summary(conn: &mut PgConnection, start: JobStart) -> Result<
     Ok(readable(row.map(JobSummary::try_from).into_iter())?.pop())
 }
 
+/// Rows of `job_run`, as `run`, each with its `device`; the pieces are what follows the columns. A macro, since sqlx checks literals.
+macro_rules! run_rows {
+    ([$($piece:literal)+], $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            RunRow,
+            r#"select run.job_id, run.restart_count, run.gres_type, run.started_at, run.ended_at, run.shared_seconds, run.shared_device_seconds,
+                run.memory_bytes_peak, run.process_count_peak, run.energy_joules, run.solo_progress, run.solo_seconds,
+                run.shared_progress, run.shared_progress_seconds, run.solo_means, run.solo_sample_count,
+                run.neighbour_starts, run.signs, run.node, device.device_model as "device_model?",
+                device.memory_bytes as "device_memory_bytes?"
+            "# $(+ $piece)+,
+            $($argument),+
+        )
+    };
+}
+
 /// All that was reported of these starts, each device by itself.
 pub(super) async fn parts(conn: &mut PgConnection, starts: &[JobStart]) -> Result<Vec<ObservedRun>, TxError> {
     let ids: Vec<String> = starts.iter().map(|start| start.job_id.to_string()).collect();
     let counts: Vec<i32> = starts.iter().map(|start| integer(start.restart_count)).collect();
-    let rows = sqlx::query_as!(
-        RunRow,
-        r#"select run.job_id, run.restart_count, run.gres_type, run.started_at, run.ended_at, run.shared_seconds, run.shared_device_seconds,
-            run.memory_bytes_peak, run.process_count_peak, run.energy_joules, run.solo_progress, run.solo_seconds,
-            run.shared_progress, run.shared_progress_seconds, run.solo_means, run.solo_sample_count,
-            run.neighbour_starts, run.signs, run.node, device.device_model as "device_model?",
-            device.memory_bytes as "device_memory_bytes?"
-        from unnest($1::text[], $2::integer[]) as asked (job_id, restart_count)
+    let rows = run_rows!(
+        ["from unnest($1::text[], $2::integer[]) as asked (job_id, restart_count)
         join job_run as run on run.job_id = asked.job_id and run.restart_count = asked.restart_count
         left join device on device.node = run.node and device.gres_type = run.gres_type
-        order by run.job_id, run.restart_count, run.gres_type"#,
+        order by run.job_id, run.restart_count, run.gres_type"],
         &ids,
         &counts,
     )
@@ -187,23 +197,17 @@ pub(super) async fn parts(conn: &mut PgConnection, starts: &[JobStart]) -> Resul
     Ok(readable(rows.into_iter().map(ObservedRun::try_from))?)
 }
 
-/// The runs whose flag (a column of `job_run`) is still false, once their end is certain. A macro, since sqlx checks literals.
+/// The runs whose flag (a column of `job_run`) is still false, once their end is certain.
 macro_rules! open_runs {
     ($flag:literal, $conn:expr, $limit:expr) => {
-        sqlx::query_as!(
-            RunRow,
-            r#"select run.job_id, run.restart_count, run.gres_type, run.started_at, run.ended_at, run.shared_seconds, run.shared_device_seconds,
-                run.memory_bytes_peak, run.process_count_peak, run.energy_joules, run.solo_progress, run.solo_seconds,
-                run.shared_progress, run.shared_progress_seconds, run.solo_means, run.solo_sample_count,
-                run.neighbour_starts, run.signs, run.node, device.device_model as "device_model?",
-                device.memory_bytes as "device_memory_bytes?"
-            from job_run as run
+        run_rows!(
+            ["from job_run as run
             join device on device.node = run.node and device.gres_type = run.gres_type
             join job on job.job_id = run.job_id
-            where not run."# + $flag + r#"
+            where not run." $flag "
                 and (job.restart_count > run.restart_count
                     or (job.restart_count = run.restart_count and job.ended_at is not null))
-            order by run.ended_at, run.job_id, run.restart_count, run.gres_type limit $1"#,
+            order by run.ended_at, run.job_id, run.restart_count, run.gres_type limit $1"],
             integer_limit($limit),
         )
         .fetch_all($conn)
