@@ -36,8 +36,8 @@ pub enum Objective {
     ThroughputPerWatt,
 }
 
-/// What is done where a promise is being broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What is done where a promise is being broken, from the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Watch {
     /// Nothing: nobody looks.

@@ -187,6 +187,16 @@ mod tests {
     }
 
     #[test]
+    fn who_names_several_partitions_is_parted_where_all_of_them_part() {
+        let text = "[pool]\npartitions = [\"day\", \"night\"]\n[policy]\nwatch = \"act\"\nwatch_partitions = { night = \"off\" }\n\
+            [[policy.override]]\nqos = [\"free\"]\nusers = \"any\"\n";
+        let settings = settings(&pillion_config::parse_scheduler(text).unwrap());
+        let is_parted =
+            |partitions: &str| settings.by_job().rules(Some(&job(partitions, "", "free"))).unwrap().is_parted;
+        assert!(is_parted("day") && !is_parted("night") && !is_parted("day,night"));
+    }
+
+    #[test]
     fn where_the_same_holds_for_all_nothing_is_said_of_single_jobs() {
         let config = pillion_config::parse_scheduler("[pool]\npartitions = [\"day\"]\n").unwrap();
         let settings = settings(&config);

@@ -32,9 +32,10 @@ impl Default for PaceSettings {
 }
 
 impl PaceSettings {
-    /// What is done for guests of this partition.
-    pub(crate) fn of(&self, partition: &str) -> Watch {
-        self.by_partition.get(partition).copied().unwrap_or(self.watch)
+    /// What is done for guests of this partition; where a job that waits names several, with commas between them, in all of them.
+    pub(crate) fn of(&self, partitions: &str) -> Watch {
+        let of_one = |name| self.by_partition.get(name).copied().unwrap_or(self.watch);
+        partitions.split(',').map(of_one).min().unwrap_or(self.watch)
     }
 
     pub(crate) fn is_off(&self) -> bool {

@@ -86,7 +86,7 @@ fn excluded(
 ) -> BTreeSet<SlurmJobId> {
     let acts = |job: &WaitingJob| match job.rules {
         Some(rules) => rules.is_parted,
-        None => job.partition.split(',').all(|name| own.pace.of(name) == Watch::Act),
+        None => own.pace.of(&job.partition) == Watch::Act,
     };
     let is_excluded =
         |job: &&WaitingJob| own.is_parting_unsafe || !acts(job) || steadfast.contains(&job.start);
