@@ -26,12 +26,7 @@ pub fn read_groups(
         let number: Option<u64> = row.word("group", "a number")?;
         let number = number.ok_or_else(|| row.invalid("group", "a number"))?;
         let device_model = row.name("device")?.unwrap_or(device_model);
-        let expected = "mps, ccs, none or nothing";
-        let mechanism: Mechanism = row.word("mechanism", expected)?.unwrap_or(mechanism);
-        if mechanism.has_instances() {
-            return Err(row.invalid("mechanism", expected));
-        }
-        let sharing = Sharing::by(mechanism, None, None);
+        let sharing = Sharing::by(row.mechanism(mechanism)?, None, None);
         let group = groups.entry(number).or_insert_with(|| empty(device_model));
         if group.device_model != device_model {
             return Err(row.invalid("device", "one device for all of a group"));

@@ -30,11 +30,7 @@ pub(super) fn read_history(
 }
 
 fn observation(row: &Row<'_>, mechanism: Mechanism) -> Result<Observation, InvalidFile> {
-    let expected = "mps, ccs, none or nothing";
-    let mechanism: Mechanism = row.word("mechanism", expected)?.unwrap_or(mechanism);
-    if mechanism.has_instances() {
-        return Err(row.invalid("mechanism", expected));
-    }
+    let mechanism = row.mechanism(mechanism)?;
     let tenants = [
         ("workload_a", "cap_fraction_a", "speed_fraction_a"),
         ("workload_b", "cap_fraction_b", "speed_fraction_b"),

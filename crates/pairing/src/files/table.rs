@@ -285,6 +285,13 @@ impl Row<'_> {
         }
     }
 
+    /// How the device is shared; where nothing is written, by `usual`. Instances are no row of these files.
+    pub(super) fn mechanism(&self, usual: Mechanism) -> Result<Mechanism, InvalidFile> {
+        let (column, expected) = ("mechanism", "mps, ccs, none or nothing");
+        let mechanism: Mechanism = self.word(column, expected)?.unwrap_or(usual);
+        if mechanism.has_instances() { Err(self.invalid(column, expected)) } else { Ok(mechanism) }
+    }
+
     /// How a tenant shares its device.
     pub(super) fn sharing(&self, mechanism: Mechanism, cap: &str) -> Result<Sharing, InvalidFile> {
         Ok(Sharing::by(mechanism, self.cap(cap)?, self.ccs_mode(mechanism)?))
