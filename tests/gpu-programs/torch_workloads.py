@@ -44,6 +44,20 @@ def inference(model, forward):
     return step
 
 
+def decoding(model, prompt):
+    """Eight tokens for each sequence, one at a time, with what the ones before have left in memory."""
+    model = model.to(torch.bfloat16).to(DEVICE).eval()
+
+    def step():
+        with torch.inference_mode():
+            said = model(input_ids=prompt, use_cache=True)
+            for _ in range(8):
+                token = said.logits[:, -1:].argmax(dim=-1)
+                said = model(input_ids=token, past_key_values=said.past_key_values, use_cache=True)
+
+    return step
+
+
 def images(count):
     return torch.randn(count, 3, 224, 224, device=DEVICE).to(memory_format=torch.channels_last)
 
@@ -83,16 +97,7 @@ def gpt2_decode():
     from transformers import GPT2Config, GPT2LMHeadModel
 
     prompt = torch.randint(50000, (8, 256), device=DEVICE)
-    model = GPT2LMHeadModel(GPT2Config()).to(DEVICE).to(torch.bfloat16).eval()
-
-    def step():
-        with torch.inference_mode():
-            said = model(input_ids=prompt, use_cache=True)
-            for _ in range(8):
-                token = said.logits[:, -1:].argmax(dim=-1)
-                said = model(input_ids=token, past_key_values=said.past_key_values, use_cache=True)
-
-    return step
+    return decoding(GPT2LMHeadModel(GPT2Config()), prompt)
 
 
 def dlrm_train():
@@ -197,16 +202,7 @@ def llama_decode():
 
     shape = {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 16, "num_attention_heads": 16}
     prompt = torch.randint(30000, (16, 128), device=DEVICE)
-    model = LlamaForCausalLM(LlamaConfig(**shape)).to(torch.bfloat16).to(DEVICE).eval()
-
-    def step():
-        with torch.inference_mode():
-            said = model(input_ids=prompt, use_cache=True)
-            for _ in range(8):
-                token = said.logits[:, -1:].argmax(dim=-1)
-                said = model(input_ids=token, past_key_values=said.past_key_values, use_cache=True)
-
-    return step
+    return decoding(LlamaForCausalLM(LlamaConfig(**shape)), prompt)
 
 
 def axpy():

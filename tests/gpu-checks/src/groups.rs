@@ -2,9 +2,10 @@
 //! The programs are those of [`crate::own`], and so are their pairs.
 
 use crate::bench::Bench;
-use crate::own::{Named, Program, Session, speeds};
+use crate::own::{Named, Program, Session, or_skipped, speeds};
 use crate::report::{Findings, Measured, table};
 use crate::results::{Group, Results};
+use std::slice;
 
 /// How many copies of one program are tried, in this order; those of a step are started at once.
 const COPIES: [&[usize]; 2] = [&[2, 3, 4], &[6, 8, 12, 16]];
@@ -21,7 +22,7 @@ impl Session {
     pub fn different(&mut self, results: &mut Results, size: usize, has_time: &dyn Fn() -> bool) -> Measured {
         let whole = self.speeds_alone()?;
         let chosen = spread(combinations(self.named.len(), size), GROUPS_MAX);
-        let (mut found, mut missing) = (Vec::new(), 0);
+        let (mut found, mut missing, mut skipped) = (Vec::new(), 0, Vec::new());
         for members in chosen {
             if !has_time() {
                 missing += 1;
@@ -34,18 +35,11 @@ impl Session {
                 }
             }
             let names: Vec<String> = members.iter().map(|member| self.named[*member].name.clone()).collect();
-            // One that got nowhere in all the time is no reason to lose the others.
-            let speeds = match speeds(&mut running) {
-                Ok(speeds) => speeds,
-                Err(reason) => {
-                    println!("left out: {}: {reason}", names.join(", "));
-                    continue;
-                }
-            };
+            let Some(speeds) = or_skipped(speeds(&mut running), &names, &mut skipped) else { continue };
             let of = speeds.iter().zip(&members).map(|(speed, member)| speed / whole[*member]);
             found.push(Group { workloads: names, speed_fractions: of.collect() });
         }
-        Ok(told(found, missing, results))
+        Ok(told(found, missing, skipped, results))
     }
 
     /// Copies of each program, more and more of them.
@@ -58,31 +52,37 @@ impl Session {
         results: &mut Results,
         has_time: &dyn Fn() -> bool,
     ) -> Measured {
-        let (mut found, mut missing) = (Vec::new(), 0);
+        let (mut found, mut missing, mut skipped) = (Vec::new(), 0, Vec::new());
         for (named, first) in self.named.iter().zip(&mut self.uncapped.programs) {
             if !has_time() {
                 missing += 1;
                 continue;
             }
-            let alone = speeds(&mut [&mut *first])?[0];
+            let alone = speeds(&mut [&mut *first]);
+            let Some(alone) = or_skipped(alone, slice::from_ref(&named.name), &mut skipped) else { continue };
             let mut more: Vec<Program> = Vec::new();
-            for counts in COPIES {
+            'steps: for counts in COPIES {
                 let wanted = counts.last().map_or(0, |most| most - 1 - more.len());
                 more.extend(copies_of(bench, named, wanted)?);
                 let (mut slowest, there_are) = (f64::INFINITY, more.len() + 1);
                 for count in counts.iter().filter(|count| **count <= there_are) {
                     let mut running: Vec<&mut Program> = vec![&mut *first];
                     running.extend(more.iter_mut().take(count - 1));
-                    let of: Vec<f64> = speeds(&mut running)?.iter().map(|speed| speed / alone).collect();
-                    slowest = of.iter().copied().fold(f64::INFINITY, f64::min);
-                    found.push(Group { workloads: vec![named.name.clone(); *count], speed_fractions: of });
+                    let workloads = vec![named.name.clone(); *count];
+                    let Some(speeds) = or_skipped(speeds(&mut running), &workloads, &mut skipped) else {
+                        break 'steps;
+                    };
+                    let of = speeds.iter().map(|speed| speed / alone[0]);
+                    let group = Group { workloads, speed_fractions: of.collect() };
+                    slowest = group.slowest();
+                    found.push(group);
                 }
                 if slowest < SLOWEST_MIN || !has_time() {
                     break;
                 }
             }
         }
-        Ok(told(found, missing, results))
+        Ok(told(found, missing, skipped, results))
     }
 }
 
@@ -95,17 +95,17 @@ fn copies_of(bench: &Bench, named: &Named, count: usize) -> Result<Vec<Program>,
     Ok(ready)
 }
 
-fn told(mut found: Vec<Group>, missing: usize, results: &mut Results) -> Findings {
+fn told(mut found: Vec<Group>, missing: usize, mut skipped: Vec<String>, results: &mut Results) -> Findings {
     let text = text(&found);
     results.groups.append(&mut found);
-    let skipped = (missing > 0).then(|| format!("{missing} groups: no time was left"));
-    Findings { text, apart: 0, skipped: skipped.into_iter().collect() }
+    skipped.extend((missing > 0).then(|| format!("{missing} groups: no time was left")));
+    Findings { text, apart: 0, skipped }
 }
 
 fn text(groups: &[Group]) -> String {
     let rows = groups.iter().map(|group| {
         let speeds = &group.speed_fractions;
-        let slowest = speeds.iter().copied().fold(f64::INFINITY, f64::min);
+        let slowest = group.slowest();
         let fastest = speeds.iter().copied().fold(0.0, f64::max);
         let sum = speeds.iter().sum::<f64>();
         let first = &group.workloads[0];

@@ -303,28 +303,38 @@ impl Session {
             }
         }
         let firsts = firsts.as_mut().unwrap_or(&mut self.uncapped);
-        let (mut found, mut missing) = (Vec::new(), 0);
+        let (mut found, mut missing, mut skipped) = (Vec::new(), 0, Vec::new());
         for [first, second] in numbers(self.named.len(), caps) {
             if !has_time() {
                 missing += 1;
                 continue;
             }
             ours.state()?;
-            let both = speeds(&mut [&mut firsts.programs[first], &mut seconds.programs[second]])?;
-            let power_watts = ours.reading()?.metrics.get(Metric::PowerWatts);
             let workloads = [first, second].map(|index| self.named[index].name.clone());
+            let both = speeds(&mut [&mut firsts.programs[first], &mut seconds.programs[second]]);
+            let Some(both) = or_skipped(both, &workloads, &mut skipped) else { continue };
+            let power_watts = ours.reading()?.metrics.get(Metric::PowerWatts);
             let speed_fractions = [both[0] / whole[first], both[1] / whole[second]];
             found.push(Together { workloads, caps, speed_fractions, power_watts });
         }
         let text = pairs::text(&found, RUN);
         results.pairs.append(&mut found);
-        let skipped = (missing > 0).then(|| format!("{missing} pairs: no time was left"));
-        Ok(Findings { text, apart: 0, skipped: skipped.into_iter().collect() })
+        skipped.extend((missing > 0).then(|| format!("{missing} pairs: no time was left")));
+        Ok(Findings { text, apart: 0, skipped })
     }
 
     pub(crate) fn speeds_alone(&mut self) -> Result<Vec<f64>, String> {
         self.uncapped.programs.iter_mut().map(|program| Ok(speeds(&mut [program])?[0])).collect()
     }
+}
+
+/// What was measured of some of all; where it failed, that is among what was skipped, and the others are not lost by it.
+pub(crate) fn or_skipped<T>(
+    measured: Result<T, String>,
+    names: &[String],
+    skipped: &mut Vec<String>,
+) -> Option<T> {
+    measured.map_err(|reason| skipped.push(format!("{}: {reason}", names.join(" beside ")))).ok()
 }
 
 /// Each two programs once, by their numbers; of two under different caps both ways round.
@@ -356,6 +366,15 @@ mod tests {
         assert_eq!(heard("progress 1.5 30"), Some(Said::Progress(progress)));
         assert_eq!(heard("epoch 1 of 3"), None);
         assert_eq!(heard("progress soon 30"), None);
+    }
+
+    #[test]
+    fn what_fails_is_skipped_with_its_reason() {
+        let mut skipped = Vec::new();
+        let names = ["a", "b"].map(str::to_owned);
+        assert_eq!(or_skipped(Ok(3), &names, &mut skipped), Some(3));
+        assert_eq!(or_skipped::<u32>(Err("got nowhere".to_owned()), &names, &mut skipped), None);
+        assert_eq!(skipped, ["a beside b: got nowhere"]);
     }
 
     #[test]

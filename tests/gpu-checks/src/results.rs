@@ -48,6 +48,13 @@ pub struct Group {
     pub speed_fractions: Vec<f64>,
 }
 
+impl Group {
+    /// The least of its speeds; infinite where there is none.
+    pub fn slowest(&self) -> f64 {
+        self.speed_fractions.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+}
+
 /// All of it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Results {
