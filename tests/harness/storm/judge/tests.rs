@@ -1,5 +1,7 @@
 //! Doctored facts: each kind of harm is found, and a storm without any is found clean.
 
+mod environment;
+
 use super::*;
 use crate::storm::facts::{Account, Allocation, Decision, Done, Member, Outage, Seen, Sight, Start};
 use crate::storm::plan::{After, Array, Change, Deed, Kind, Order, Work};
@@ -394,76 +396,6 @@ fn who_shares_and_was_not_to_is_found() {
         facts.decisions.push(second);
     });
     assert_eq!(apart, [HarmKind::Unplanned]);
-}
-
-#[test]
-fn an_environment_that_was_not_decided_is_found() {
-    let wrong: [fn(&mut Facts); 8] = [
-        |facts| facts.jobs[1].order.gpus = 2,
-        |facts| {
-            (facts.jobs[1].order.gpus, facts.jobs[1].starts[0].gpus) = (2, vec![0, 1]);
-        },
-        |facts| {
-            facts.jobs[1].order.kind = Kind::Whole;
-            facts.jobs[1].starts[0].shards = Some(60);
-        },
-        |facts| facts.jobs[2].starts[0].words.extend(words(&[("cap", "40")])),
-        |facts| facts.jobs[2].starts[0].shards = Some(30),
-        |facts| facts.jobs[1].starts[0].shards = Some(50),
-        |facts| facts.jobs[1].starts[0].words.extend(words(&[("pipe", "/run/mps")])),
-        |facts| facts.jobs[1].starts[0].words.extend(words(&[("decision", "9")])),
-    ];
-    for (number, doctor) in wrong.into_iter().enumerate() {
-        assert_eq!(doctored(doctor), [HarmKind::WrongEnvironment], "{number}");
-    }
-    let whole = doctored(|facts| {
-        let job = &mut facts.jobs[1];
-        job.order.kind = Kind::Whole;
-        (job.order.gpus, job.starts[0].gpus, job.starts[0].shards) = (2, vec![0, 1], Some(200));
-    });
-    assert_eq!(whole, [], "two whole GPUs are what it asked for");
-    let missed = doctored(|facts| {
-        facts.jobs[2].starts[0].words.clear();
-        facts.jobs[2].starts[0].ours.clear();
-    });
-    assert_eq!(missed, [], "an agent that is away costs the environment, and no more");
-}
-
-#[test]
-fn a_plain_job_that_meets_anything_of_ours_is_found() {
-    let ours = |facts: &mut Facts| facts.jobs[0].starts[0].ours = "CUDA_MPS_PIPE_DIRECTORY".into();
-    assert_eq!(doctored(ours), [HarmKind::PlainTouched]);
-    assert_eq!(doctored(|facts| facts.jobs[0].starts[0].shards = Some(100)), [HarmKind::PlainTouched]);
-    assert_eq!(
-        doctored(|facts| facts.jobs[1].order.kind = Kind::Plain),
-        [HarmKind::WrongEnvironment],
-        "in the pool"
-    );
-}
-
-#[test]
-fn a_job_that_does_not_run_as_its_user_changed_it_is_found() {
-    let changes = [
-        Change::Partition("gpu"),
-        Change::Gpus(2),
-        Change::ReqNode("w1"),
-        Change::ExcNode("n1"),
-        Change::StartIn(8),
-        Change::TimeLimit(4),
-    ];
-    for change in changes {
-        let taken = doctored(|facts| facts.jobs[1].done.push(done(Deed::Change(change), 1.0)));
-        assert_eq!(taken, [HarmKind::NotAsChanged], "{change}");
-        let refused = doctored(|facts| {
-            facts.jobs[1].done.push(Done { accepted: false, ..done(Deed::Change(change), 1.0) });
-        });
-        assert_eq!(refused, [], "{change}");
-    }
-    let stayed = doctored(|facts| {
-        let seen = Seen { state: "PENDING".into(), partition: "gpu".into(), ..Seen::default() };
-        facts.jobs[1].done.push(Done { after: Some(seen), ..done(Deed::Change(Change::Comment), 1.0) });
-    });
-    assert_eq!(stayed, [HarmKind::NotAsChanged]);
 }
 
 #[test]
