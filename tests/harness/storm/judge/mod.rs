@@ -15,6 +15,7 @@ pub(in crate::storm) use waiting::waits;
 
 use super::facts::{Facts, Job, Span, Start};
 use super::plan::{Broken, How, Part};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Of what came before, slurmctld forgets so much when it is killed: it saves its state every five seconds, and later where
@@ -133,9 +134,38 @@ pub fn judge(facts: &Facts) -> Verdict {
             harm.excuse = harm.job.and_then(|job| excuse(facts, &facts.jobs[job], harm.kind));
         }
     }
+    excuse_followers(facts, &mut harms);
     harms.sort_by_key(|harm| (harm.kind, harm.job));
     let (excused, harms) = harms.into_iter().partition(|harm| harm.excuse.is_some());
     Verdict { harms, excused }
+}
+
+/// Who waits for a job that Slurm itself has harmed waits for what never ends, or for nobody: slurmctld that is killed gives the
+/// number of a job that it forgot to another. And whoever waits for that one.
+fn excuse_followers(facts: &Facts, harms: &mut [Harm]) {
+    loop {
+        let harmed: BTreeSet<usize> =
+            harms.iter().filter(|harm| harm.excuse.is_some()).filter_map(|harm| harm.job).collect();
+        let follows = |harm: &Harm| {
+            let job = &facts.jobs[harm.job.filter(|_| harm.excuse.is_none())?];
+            let is_of_waiting = match harm.kind {
+                HarmKind::DependencyBroken => true,
+                HarmKind::NeverRan => {
+                    job.left.as_ref().is_some_and(|seen| seen.reason.starts_with("Dependency"))
+                }
+                HarmKind::EndedWrong => job.state() == "CANCELLED",
+                _ => false,
+            };
+            runs::awaited(facts, job).find(|other| is_of_waiting && harmed.contains(other))
+        };
+        let Some((index, whom)) =
+            harms.iter().enumerate().find_map(|(index, harm)| Some((index, follows(harm)?)))
+        else {
+            return;
+        };
+        harms[index].excuse =
+            Some(format!("it waits for #{}, whom Slurm harmed", facts.jobs[whom].order.number));
+    }
 }
 
 /// Whose daemon was broken when something happened to the job, so that plain Slurm may have done it.

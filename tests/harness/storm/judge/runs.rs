@@ -97,22 +97,22 @@ fn lost_its_dependency(facts: &Facts, job: &Job) -> bool {
     others(facts, number).any(|other| other.state() != "COMPLETED" || other.accounts.len() > 1)
 }
 
-fn waits_for_a_lost_one(facts: &Facts, job: &Job) -> bool {
-    let (After::Ok(number) | After::Any(number)) = (match job.order.after {
-        Some(After::Singleton(name)) => {
-            return facts.jobs.iter().any(|other| {
-                other.order.after == Some(After::Singleton(name))
-                    && other.order.user == job.order.user
-                    && other.order.number < job.order.number
-                    && other.left.is_some()
-            });
+/// Whom a job waits for, as indices of [`Facts::jobs`].
+pub(super) fn awaited<'f>(facts: &'f Facts, job: &'f Job) -> impl Iterator<Item = usize> + 'f {
+    let is_awaited = |other: &Job| match job.order.after {
+        Some(After::Ok(number) | After::Any(number)) => other.order.number == number,
+        Some(After::Singleton(_)) => {
+            other.order.after == job.order.after
+                && other.order.user == job.order.user
+                && other.order.number < job.order.number
         }
-        Some(after) => after,
-        None => return false,
-    }) else {
-        return false;
+        None => false,
     };
-    others(facts, number).any(|other| other.left.is_some())
+    facts.jobs.iter().enumerate().filter_map(move |(index, other)| is_awaited(other).then_some(index))
+}
+
+fn waits_for_a_lost_one(facts: &Facts, job: &Job) -> bool {
+    awaited(facts, job).any(|other| facts.jobs[other].left.is_some())
 }
 
 fn how_it_ended(facts: &Facts, job: &Job) -> Option<(HarmKind, String)> {

@@ -440,6 +440,28 @@ fn what_plain_slurm_may_have_done_is_told_apart() {
 }
 
 #[test]
+fn who_waits_for_a_job_that_slurm_harmed_is_told_apart_too() {
+    let told = |how, reason: &str| {
+        let mut facts = calm();
+        facts.jobs[1].accounts[0].state = "FAILED".into();
+        let span = Span { from: 4.0, until: 5.0 };
+        facts.outages.push(Outage { broken: Broken::Process(Part::Slurmctld, how), span });
+        // Long after it, one waits for that job, and another began before the first had.
+        let (mut behind, mut next) = (job(20, Kind::Known, 300.0), job(21, Kind::Known, 300.0));
+        behind.order.after = Some(After::Any(1));
+        waiting(&mut behind);
+        behind.left.as_mut().unwrap().reason = reason.into();
+        next.order.after = Some(After::Any(20));
+        facts.jobs.extend([behind, next]);
+        let verdict = judge(&facts);
+        (verdict.harms.len(), verdict.excused.len())
+    };
+    assert_eq!(told(How::Kill, "Dependency"), (0, 3));
+    assert_eq!(told(How::Kill, "BadConstraints"), (2, 1), "that is nothing to do with whom it waits for");
+    assert_eq!(told(How::Stop, "Dependency").1, 0);
+}
+
+#[test]
 fn a_job_whose_device_did_not_answer_fails_on_plain_slurm_too() {
     let frozen = |node, exit| {
         doctored(|facts| {
