@@ -109,7 +109,7 @@ impl FreeCapacity {
     }
 
     /// A free device for a job of this class: the one preferred, else the first where its workload may share, else the
-    /// first.
+    /// first. First come those of nodes of which few are free.
     pub(crate) fn find(
         &mut self,
         context: &PlanContext<'_>,
@@ -123,14 +123,15 @@ impl FreeCapacity {
         {
             return Some(device);
         }
-        let mut best: Option<(bool, DeviceIndex)> = None;
+        let mut best: Option<(bool, usize, DeviceIndex)> = None;
         for place in context.places.of_class(class) {
             if let Some(device) = self.first_that_fits(context, place, class) {
-                let found = (context.sharer(class, context.places.kinds[place]).is_err(), device);
+                let is_alone = context.sharer(class, context.places.kinds[place]).is_err();
+                let found = (is_alone, context.places.free_beside[device], device);
                 best = Some(best.map_or(found, |best| best.min(found)));
             }
         }
-        best.map(|(_, device)| device)
+        best.map(|(.., device)| device)
     }
 
     fn first_that_fits(

@@ -40,8 +40,11 @@ pub(crate) struct Places {
     pub(crate) of_device: TiVec<DeviceIndex, PlaceIndex>,
     /// The kind of the devices of each place.
     pub(crate) kinds: TiVec<PlaceIndex, KindIndex>,
-    /// The devices of each place that take something now.
+    /// The devices of each place that take something now, in the order in which they are given away.
     pub(crate) open: TiVec<PlaceIndex, Vec<DeviceIndex>>,
+    /// How many devices of the same node are wholly free: those of nodes where few are go first, so that a job of several devices
+    /// finds others whole.
+    pub(crate) free_beside: TiVec<DeviceIndex, usize>,
     /// Whether a class can run at a place, whatever is free there.
     matches: TiVec<ClassIndex, TiVec<PlaceIndex, bool>>,
 }
@@ -69,6 +72,10 @@ impl Places {
                 open[*place].push(device);
             }
         }
+        let free_beside = free_beside(views, node_of);
+        for devices in &mut open {
+            devices.sort_by_key(|device| (free_beside[*device], node_of[*device], *device));
+        }
         let matches = classes.iter().map(|job| {
             let of_class = firsts.iter().map(|device| {
                 let node = node_of[**device];
@@ -81,6 +88,7 @@ impl Places {
             matches: matches.collect(),
             of_device,
             open,
+            free_beside,
         }
     }
 
@@ -105,6 +113,20 @@ impl Places {
     pub(crate) fn matches(&self, class: ClassIndex, place: PlaceIndex) -> bool {
         self.matches[class][place]
     }
+}
+
+/// For each device how many of its node are wholly free.
+fn free_beside(
+    views: &TiSlice<DeviceIndex, DeviceView>,
+    node_of: &TiSlice<DeviceIndex, Option<NodeIndex>>,
+) -> TiVec<DeviceIndex, usize> {
+    let is_free = |device: DeviceIndex| views[device].blocked.is_none() && views[device].is_wholly_free();
+    let mut of_node: FxHashMap<NodeIndex, usize> = FxHashMap::default();
+    for node in views.keys().filter(|device| is_free(*device)).filter_map(|device| node_of[device]) {
+        *of_node.entry(node).or_default() += 1;
+    }
+    let count = |node: &Option<NodeIndex>| node.and_then(|node| of_node.get(&node)).copied().unwrap_or(0);
+    node_of.iter().map(count).collect()
 }
 
 /// Nodes that are the same to every class: by partitions, features, and who excludes them by name.

@@ -5,7 +5,7 @@ use crate::policy::Policy;
 use crate::testing::{NOW, claim, device, device_with, job, tenant, view};
 use crate::view::{AloneClaim, ClusterView, DeviceView, WaitingJob};
 use pillion_core::device::Mechanism::Mps;
-use pillion_core::{NodeName, UnixTime};
+use pillion_core::{NodeName, UnixTime, UserId};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -396,4 +396,17 @@ proptest! {
         let starts = plan.pairings.iter().any(|pairing| pairing.members[0].start == first.start);
         prop_assert_eq!(starts, can_start);
     }
+}
+
+#[test]
+fn a_job_of_one_device_takes_it_where_few_are_free() {
+    // Of the first node nobody has anything, of the second one device is taken.
+    let mut devices = [four("n1"), four("n2")].concat();
+    devices[4] = held("n2", "g0", 50, 1000);
+    let stranger = |id: u32| WaitingJob { uid: UserId(id), ..job(id, "heavy") };
+    let jobs = || (1..=3).map(stranger);
+    assert_eq!(places(&planned(&view(devices.clone(), jobs().collect()))), ["1 n2:g1", "2 n2:g2", "3 n2:g3"]);
+    // So whoever needs a whole node finds one, also behind them.
+    let plan = planned(&view(devices, jobs().chain([wide(4, 4)]).collect()));
+    assert_eq!(places(&plan), ["1 n2:g1", "2 n2:g2", "3 n2:g3", "4 n1:g0,g1,g2,g3"]);
 }
