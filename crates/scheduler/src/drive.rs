@@ -40,14 +40,16 @@ pub struct Rhythm {
     pub period: Duration,
     /// At the earliest after so long: who is woken by every end of a job is not to ask Slurm that often.
     pub pause: Duration,
-    /// It rests as long as its last tick took, up to so long: who is always woken leaves the others half of a core.
+    /// It rests for so many times what its last tick took, up to `rest_max`: who is always woken leaves a core to others, and asks a
+    /// controller that is slow less often.
+    pub rest_ratio: u32,
     pub rest_max: Duration,
 }
 
 impl Rhythm {
     /// Every so often, and at once when woken.
     pub const fn every(period: Duration) -> Self {
-        Self { period, pause: Duration::ZERO, rest_max: Duration::ZERO }
+        Self { period, pause: Duration::ZERO, rest_ratio: 1, rest_max: Duration::ZERO }
     }
 
     /// The same, with a pause.
@@ -56,17 +58,28 @@ impl Rhythm {
         Self { pause, ..self }
     }
 
-    /// The same, with rests.
+    /// The same, with rests as long as the tick before.
     #[must_use]
     pub const fn resting(self, rest_max: Duration) -> Self {
         Self { rest_max, ..self }
+    }
+
+    /// The same, with rests of so many times the tick before.
+    #[must_use]
+    pub const fn resting_times(self, rest_ratio: u32, rest_max: Duration) -> Self {
+        Self { rest_ratio, rest_max, ..self }
+    }
+
+    /// How long it is left alone after a tick that took so long.
+    fn pause_after(self, tick: Duration) -> Duration {
+        self.pause.max(tick.saturating_mul(self.rest_ratio).min(self.rest_max))
     }
 }
 
 /// Runs a task until `stop`, every `period` and when it is woken, but never within `pause` of the tick before. The first tick
 /// comes at once. An error is logged when it begins and when it changes, not on every tick.
 pub async fn drive(task: Task, context: Arc<Context>, stop: CancellationToken) {
-    let Task { name, rhythm: Rhythm { period, pause, rest_max }, wake, reconciler } = task;
+    let Task { name, rhythm, wake, reconciler } = task;
     let mut last_error = None;
     loop {
         let begun = Instant::now();
@@ -82,7 +95,7 @@ pub async fn drive(task: Task, context: Arc<Context>, stop: CancellationToken) {
                 last_error = Some(text);
             }
         }
-        let pause = pause.max(begun.elapsed().min(rest_max));
+        let pause = rhythm.pause_after(begun.elapsed());
         let woken = async {
             match &wake {
                 Some(wake) => wake.notified().await,
@@ -96,7 +109,7 @@ pub async fn drive(task: Task, context: Arc<Context>, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => return,
             () = woken => {}
-            () = tokio::time::sleep(period.saturating_sub(pause)) => {}
+            () = tokio::time::sleep(rhythm.period.saturating_sub(pause)) => {}
         }
     }
 }

@@ -31,6 +31,11 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+/// The least time between two looks at Slurm. Who waits for the end of a job waits for the next look.
+const WATCH_PAUSE: Duration = Duration::from_millis(200);
+/// A look is a tenth of the time at most: of a long queue, and of a controller that is busy, there is one in half a period.
+const WATCH_RESTS: u32 = 9;
+
 /// The least time between two plans: each end of a job asks for one.
 const ENGINE_PAUSE: Duration = Duration::from_millis(200);
 
@@ -88,10 +93,11 @@ pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) 
     let world = || Arc::clone(context);
     let often = Rhythm::every(scan_period);
     let nudges = &context.nudges;
+    let watch = often.pausing(WATCH_PAUSE).resting_times(WATCH_RESTS, scan_period / 2);
     let plan = often.pausing(ENGINE_PAUSE).resting(scan_period / 2);
     let engine: Arc<dyn Reconciler> = Arc::clone(engine) as _;
     vec![
-        task("watch", often.pausing(scan_period / 2), Some(&nudges.watch), Watch::new(world())),
+        task("watch", watch, Some(&nudges.watch), Watch::new(world())),
         Task { name: "engine", rhythm: plan, wake: Some(Arc::clone(&nudges.engine)), reconciler: engine },
         task("release", every(1).resting(RELEASE_REST_MAX), Some(&nudges.release), Release::new(world())),
         task("renew", every(5), None, Renew::new(world())),
@@ -158,23 +164,43 @@ mod tests {
         assert_eq!((ill.durations.count(), ill.failures, ill.succeeded_at), (1, 1, None));
     }
 
-    /// However often somebody pokes: one look at Slurm in half a period at most.
-    #[tokio::test(start_paused = true)]
-    async fn who_pokes_without_end_makes_it_look_twice_as_often_and_no_more() {
+    /// How often Slurm is looked at in ten seconds by one who is poked without end, where a look takes so long.
+    async fn looks_of(look: Duration) -> u64 {
         let context = testing::context();
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
         let mut tasks = all(Duration::from_secs(2), &context, &engine);
         tasks.retain(|task| task.name == "watch");
+        for task in &mut tasks {
+            task.reconciler = Arc::new(Slow(look));
+        }
         let (stop, mut driven) = (CancellationToken::new(), JoinSet::new());
         spawn(&mut driven, tasks, &context, &stop);
         for _ in 0..2_000 {
             context.nudges.watch.notify_one();
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let looks = context.tally.counts().ticks["watch"].durations.count();
-        assert!((9..=11).contains(&looks), "{looks} looks in 10 s");
         stop.cancel();
         while driven.join_next().await.is_some() {}
+        context.tally.counts().ticks["watch"].durations.count()
+    }
+
+    /// However often somebody pokes: five looks a second where they are cheap, and one in half a period where they are not.
+    #[tokio::test(start_paused = true)]
+    async fn who_pokes_without_end_makes_it_look_for_a_tenth_of_the_time_at_most() {
+        assert!((45..=51).contains(&looks_of(Duration::ZERO).await));
+        assert!((19..=21).contains(&looks_of(Duration::from_millis(50)).await));
+        assert!((8..=10).contains(&looks_of(Duration::from_millis(150)).await));
+        assert!((3..=5).contains(&looks_of(Duration::from_secs(2)).await));
+    }
+
+    struct Slow(Duration);
+
+    #[async_trait]
+    impl Reconciler for Slow {
+        async fn tick(&self) -> Result<(), TickError> {
+            tokio::time::sleep(self.0).await;
+            Ok(())
+        }
     }
 
     struct Fixed(bool);
