@@ -11,6 +11,7 @@ mod changes;
 mod characterize;
 mod cheats;
 mod containers;
+mod control_groups;
 mod faults;
 mod fence;
 mod first_runs;

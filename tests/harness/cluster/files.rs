@@ -4,7 +4,7 @@
 //! ordinary request. Nodes with whole GPUs stand in another partition.
 
 use super::layout::Layout;
-use super::spec::ClusterSpec;
+use super::spec::{ClusterSpec, Containment};
 use crate::testbed::HOST_NAME;
 use std::fmt::Write as _;
 
@@ -34,11 +34,15 @@ pub(super) fn slurm_conf(spec: &ClusterSpec, layout: &Layout, settings: &Setting
          SlurmctldLogFile={root}/log/slurmctld.log\nSlurmdLogFile={root}/log/slurmd-%n.log\n\
          SlurmctldDebug=verbose\nSlurmdDebug=verbose\nDebugFlags=HetJob\n\
          PlugStackConfig={root}/conf/plugstack.conf\nMailProg=/bin/true\nMpiDefault=none\n\
-         ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\n\
+         {containment}JobAcctGatherType=jobacct_gather/none\n\
          SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=2,bf_interval=2\n\
          SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nSlurmdParameters=config_overrides\n\
          GresTypes=gpu,shard\nReturnToService=2\nSlurmdTimeout=10\nKillWait=2\nMinJobAge=600\nInactiveLimit=0\n",
         port = settings.controller_port,
+        containment = match spec.containment {
+            Containment::Parents => "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n",
+            Containment::ControlGroups => "ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\n",
+        },
     );
     if settings.has_job_submit {
         text.push_str("JobSubmitPlugins=lua\n");
@@ -111,6 +115,14 @@ fn partitions(text: &mut String, spec: &ClusterSpec) {
             "PartitionName=gpu Nodes={} Default=YES MaxTime=1-00:00:00 DefaultTime=10 DefMemPerCPU=1000{weights}",
             whole.join(",")
         );
+    }
+}
+
+/// `cgroup.conf`.
+pub(super) const fn cgroup_conf(containment: Containment) -> &'static str {
+    match containment {
+        Containment::Parents => "CgroupPlugin=disabled\n",
+        Containment::ControlGroups => "CgroupPlugin=cgroup/v1\nConstrainDevices=yes\n",
     }
 }
 

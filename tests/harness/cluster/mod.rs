@@ -11,6 +11,7 @@
 
 mod accounting;
 mod client;
+pub mod control_groups;
 mod disk;
 mod files;
 mod layout;
@@ -217,8 +218,11 @@ impl Cluster {
         if std::mem::replace(&mut self.stopped, true) {
             return Ok(());
         }
+        let nodes = self.spec.node_names();
+        control_groups::thaw(&nodes);
         sweep::sweep(self.root())?;
         self.daemons.clear();
+        control_groups::remove(&nodes)?;
         self.remove_disks()?;
         let root = self.root();
         std::fs::remove_dir_all(root).map_err(crate::error::io_error("remove", root))

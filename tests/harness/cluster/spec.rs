@@ -80,6 +80,17 @@ impl NodeBackend {
     }
 }
 
+/// What Slurm keeps a job's processes together by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Containment {
+    /// Who started whom: needs nothing of the machine.
+    #[default]
+    Parents,
+    /// Control groups of version 1, in which the devices that a job has not booked are closed to it. The names of nodes have to be
+    /// this cluster's alone: all testbeds of a machine see the same hierarchy.
+    ControlGroups,
+}
+
 /// One node of the pool: its GPUs are all of one model and shared by one mechanism.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolNode {
@@ -148,6 +159,8 @@ pub struct ClusterSpec {
     pub spank: bool,
     /// What slurmd starts in the place of `slurmstepd`.
     pub slurmstepd: Option<PathBuf>,
+    /// How Slurm knows which processes are a job's.
+    pub containment: Containment,
     /// The hooks of `deploy/slurm/hooks`, where the checkout has them and the programs were built.
     pub hooks: bool,
     /// Who may share.
@@ -190,6 +203,7 @@ impl Default for ClusterSpec {
             job_submit: JobSubmit::default(),
             spank: true,
             slurmstepd: None,
+            containment: Containment::default(),
             hooks: true,
             policy: SharingPolicy::default(),
             solo_seconds_min: 0,
