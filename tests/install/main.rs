@@ -6,12 +6,14 @@
 mod role;
 mod rpms;
 mod site;
+mod without_munge;
 
 use pillion_tests::guide::{Block, blocks};
 use pillion_tests::machine::Machine;
 use pillion_tests::wait::{Look, wait_for, wait_until};
 use site::{SLURM_CONF, SOON, Site, USER};
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 const QUICKSTART: &str = include_str!("../../docs/quickstart.md");
 /// The most that a reader is asked to type, and files that he is asked to edit.
@@ -29,6 +31,8 @@ const UNITS: [&str; 5] = [
 /// Fast enough that a run alone counts after half a minute of real time (`policy.solo_seconds_min`).
 const DEVICES: &str = "socket = \"/run/pillion/simulated-device.sock\"\n[machine]\nnode = \"n1\"\ntime_scale = 60.0\n\
      [[machine.devices]]\nmodel = \"h200\"\nmechanism = \"none\"\n[[machine.devices]]\nmodel = \"h200\"\nmechanism = \"none\"\n";
+/// Slurm lets two minutes pass before it starts again what was lost with its node; and one bound.
+const NODE_BACK: Duration = Duration::from_mins(5);
 /// What is said to be edited.
 const EDITED: [(&str, &str); 1] = [(
     "PartitionName=gpu Nodes=n1,n2",
@@ -284,11 +288,7 @@ fn start_daemons(site: &Site, reader: &mut Reader) {
     node.writes("/etc/pillion/devices.toml", DEVICES).unwrap();
     node.types("systemctl enable --now pillion-simulated-device").unwrap();
     reader.types(site, "pillion setup node");
-    wait_for("agent with two devices", SOON, || {
-        let said = site.controller.types("pillion nodes --parsable2 --noheader 2>&1 || true")?;
-        Ok(if said.matches("h200").count() == 2 { Look::Ready(()) } else { Look::NotYet(said) })
-    })
-    .unwrap_or_else(|error| panic!("{error:?}\n{}", site.logs()));
+    site.wait_for_agent();
     let said = reader.types(site, "pillion doctor");
     assert!(!said.contains("FAIL"), "{said}");
 }
@@ -358,11 +358,7 @@ fn lose_power(site: &mut Site, pair: &[String]) {
     site.controller.loses_power().unwrap();
     site.connects();
     site.wait_for_nodes();
-    wait_for("agent with two devices", SOON, || {
-        let said = site.controller.types("pillion nodes --parsable2 --noheader 2>&1 || true")?;
-        Ok(if said.matches("h200").count() == 2 { Look::Ready(()) } else { Look::NotYet(said) })
-    })
-    .unwrap_or_else(|error| panic!("{error:?}\n{}", site.logs()));
+    site.wait_for_agent();
     for job in pair {
         assert_eq!(site.job(job, "JobState"), "RUNNING", "job {job} while the controller had no power");
     }
@@ -374,6 +370,33 @@ fn lose_power(site: &mut Site, pair: &[String]) {
     site.wait_for_job(&waiting, "CANCELLED");
     let states = site.controller.types("sinfo -h -N -o '%N %t'").unwrap();
     assert!(!states.contains("drain") && !states.contains("down"), "{states}");
+}
+
+/// The node of the pool loses its power under the pair. It comes up again without a hand, and Slurm starts both jobs once more, as it
+/// does with any; nothing of the boot before is left to keep anybody from it.
+fn node_loses_power(site: &mut Site, pair: &[String]) {
+    // All machines here have one kernel, by whose uptime slurmd tells that a node was booted: here it says so by itself.
+    site.machine("n1").types("echo 'SLURMD_OPTIONS=-b' >>/etc/default/slurmd").unwrap();
+    site.node_loses_power("n1");
+    let begun = Instant::now();
+    wait_for("both jobs, started once more", NODE_BACK, || {
+        let seen: Vec<String> = pair
+            .iter()
+            .map(|job| format!("{} {}", site.job(job, "JobState"), site.job(job, "Restarts")))
+            .collect();
+        Ok(if seen.iter().all(|it| it == "RUNNING 1") {
+            Look::Ready(())
+        } else {
+            Look::NotYet(seen.join(", "))
+        })
+    })
+    .unwrap_or_else(|error| panic!("{error:?}\n{}", site.logs()));
+    println!("both ran again {} s after the node had come up", begun.elapsed().as_secs());
+    site.wait_for_agent();
+    let states = site.controller.types("sinfo -h -N -o '%N %t'").unwrap();
+    assert!(!states.contains("drain") && !states.contains("down"), "{states}");
+    let said = site.machine("n1").types("systemctl --failed --no-legend --plain").unwrap();
+    assert!(!said.contains("pillion"), "{said}");
 }
 
 /// The next release comes while a pair runs, and goes again, host after host in two orders: no service is started again, no file of
@@ -459,6 +482,7 @@ fn a_site_is_made_by_the_quickstart_and_packages_go_without_harm() {
     let pair = share(&site, &mut reader);
     assert_eq!(environment(&site), before, "of a job that asked for nothing");
     lose_power(&mut site, &pair);
+    node_loses_power(&mut site, &pair);
     upgrade(&site, &pair);
     remove(&site, &pair);
     assert_eq!(environment(&site), before, "of a job that asked for nothing");

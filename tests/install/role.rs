@@ -1,11 +1,10 @@
 //! deploy/ansible as it is, played by ansible-core on the machines: check mode, twice, a mistake, and out again.
 
-use crate::site::{SLURM_CONF, SOON, Site, given};
+use crate::site::{SLURM_CONF, Site, given};
 use crate::{CONFIG, DEVICES, EDITED, SCHEDULER, files_of_setup, of_setup, state_of};
 use pillion_tests::daemons::checkout;
 use pillion_tests::machine::Machine;
 use pillion_tests::process::Program;
-use pillion_tests::wait::{Look, wait_for};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -142,24 +141,9 @@ fn bring(site: &Site, play: &Play<'_>) -> Vec<String> {
     site.machine("n1").types("systemctl enable --now pillion-simulated-device").unwrap();
     play.goes_well("n1", "{}", &[]);
     play.goes_well("n2", SUBMIT, &[]);
-    restart_slurm(site);
-    wait_for("agent with two devices", SOON, || {
-        let said = site.controller.types("pillion nodes --parsable2 --noheader 2>&1 || true")?;
-        Ok(if said.matches("h200").count() == 2 { Look::Ready(()) } else { Look::NotYet(said) })
-    })
-    .unwrap_or_else(|error| panic!("{error:?}\n{}", site.logs()));
+    site.restarts_slurm();
+    site.wait_for_agent();
     found
-}
-
-/// In the order of the quickstart.
-fn restart_slurm(site: &Site) {
-    site.controller.types("systemctl restart slurmctld").unwrap();
-    for node in &site.nodes {
-        node.types("systemctl restart slurmd").unwrap();
-    }
-    site.wait_for_nodes();
-    site.controller.types("systemctl restart slurmctld").unwrap();
-    site.wait_for_nodes();
 }
 
 /// A configuration of one's own: a mistake is refused before it is written, and a change restarts our service once.

@@ -1,6 +1,6 @@
 //! A site before anybody has heard of Pillion: slurmctld on one machine, slurmd on two, whole GPUs, and a user.
 
-use pillion_tests::machine::{Machine, MachineSpec, connect};
+use pillion_tests::machine::{Machine, MachineSpec, connect, connect_again};
 use pillion_tests::wait::{Look, wait_for};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,6 +36,13 @@ impl Site {
         connect(&self.machines().collect::<Vec<_>>()).unwrap();
     }
 
+    /// A node loses its power, and comes again.
+    pub(crate) fn node_loses_power(&mut self, name: &str) {
+        let node = self.nodes.iter_mut().find(|node| node.name() == name).unwrap();
+        node.loses_power().unwrap();
+        connect_again(&self.machines().collect::<Vec<_>>(), name).unwrap();
+    }
+
     pub(crate) fn machines(&self) -> impl Iterator<Item = &Machine> {
         std::iter::once(&self.controller).chain(&self.nodes)
     }
@@ -66,6 +73,26 @@ impl Site {
             let said = self.controller.types("sinfo -h -N -o '%N %t'").unwrap_or_default();
             let is_up = said.contains("n1") && !said.contains("unk") && !said.contains(['*', '~']);
             Ok(if is_up { Look::Ready(()) } else { Look::NotYet(said) })
+        })
+        .unwrap_or_else(|error| panic!("{error:?}\n{}", self.logs()));
+    }
+
+    /// Slurm again, with what stands in its files: in the order of the quickstart.
+    pub(crate) fn restarts_slurm(&self) {
+        self.controller.types("systemctl restart slurmctld").unwrap();
+        for node in &self.nodes {
+            node.types("systemctl restart slurmd").unwrap();
+        }
+        self.wait_for_nodes();
+        self.controller.types("systemctl restart slurmctld").unwrap();
+        self.wait_for_nodes();
+    }
+
+    /// Until the scheduler knows both devices of the pool's node.
+    pub(crate) fn wait_for_agent(&self) {
+        wait_for("agent with two devices", SOON, || {
+            let said = self.controller.types("pillion nodes --parsable2 --noheader 2>&1 || true")?;
+            Ok(if said.matches("h200").count() == 2 { Look::Ready(()) } else { Look::NotYet(said) })
         })
         .unwrap_or_else(|error| panic!("{error:?}\n{}", self.logs()));
     }
@@ -125,7 +152,7 @@ pub(crate) fn machine(folder: &Path, name: &str, kind: &str, gpu_count: usize) -
 fn tell(machine: &Machine) -> String {
     let said = machine.types(
         "systemctl --failed --no-pager --plain; tail -n 15 /var/log/slurm/* 2>/dev/null || true;
-         journalctl --no-pager -n 60 -u 'pillion*' -u 'slurm*' | cut -c1-400",
+         for units in 'slurm*' 'pillion*'; do journalctl --no-pager -n 40 -u \"$units\" | cut -c1-400; done",
     );
     format!("--- {}\n{}\n", machine.name(), said.unwrap_or_else(|error| error.to_string()))
 }

@@ -241,27 +241,51 @@ pub fn connect(machines: &[&Machine]) -> Result<()> {
     first.types(&format!(
         "ip link add pillion0 type bridge && ip address add {NETWORK}.1/24 dev pillion0 && ip link set pillion0 up"
     ))?;
-    for (index, other) in others.iter().enumerate() {
-        // By this side's program, which sees the processes of both.
-        let line = format!("ip link add port{index} type veth peer name eth0 netns {}", other.process_one);
-        Program::new("nsenter")
-            .arg(format!("--net=/proc/{}/ns/net", first.process_one))
-            .args(["bash", "-ec", &line])
-            .env("PATH", SEARCH_PATH)
-            .stdout()?;
-        first.types(&format!("ip link set port{index} master pillion0 up"))?;
-        other.types(&format!(
-            "ip address add {NETWORK}.{}/24 dev eth0 && ip link set eth0 up && ip link set lo up",
-            index + 2
-        ))?;
+    for index in 0..others.len() {
+        join(machines, index)?;
     }
-    let addresses = machines.iter().enumerate();
-    let names: Vec<String> =
-        addresses.map(|(index, it)| format!("{NETWORK}.{} {}", index + 1, it.name())).collect();
-    let hosts = format!("127.0.0.1 localhost\n{}\n", names.join("\n"));
+    let hosts = hosts_of(machines);
     for machine in machines {
         machine.types("ip link set lo up")?;
         machine.writes("/etc/hosts", &hosts)?;
     }
     Ok(())
+}
+
+/// The same for one that is not the first, which has lost its power.
+///
+/// # Errors
+/// As of [`connect`], and where it is none of those.
+pub fn connect_again(machines: &[&Machine], name: &str) -> Result<()> {
+    let is_it = |machine: &&Machine| machine.name() == name;
+    let index = machines.iter().skip(1).position(is_it);
+    let index = index.ok_or_else(|| HarnessError::Refused(format!("{name} hangs on no bridge")))?;
+    join(machines, index)
+}
+
+/// A link from the bridge of the first to the one that comes so many after it.
+fn join(machines: &[&Machine], index: usize) -> Result<()> {
+    let (first, other) = (machines[0], machines[index + 1]);
+    // By this side's program, which sees the processes of both.
+    let line = format!("ip link add port{index} type veth peer name eth0 netns {}", other.process_one);
+    Program::new("nsenter")
+        .arg(format!("--net=/proc/{}/ns/net", first.process_one))
+        .args(["bash", "-ec", &line])
+        .env("PATH", SEARCH_PATH)
+        .stdout()?;
+    first.types(&format!("ip link set port{index} master pillion0 up"))?;
+    let address = index + 2;
+    other
+        .types(&format!(
+            "ip address add {NETWORK}.{address}/24 dev eth0 && ip link set eth0 up && ip link set lo up"
+        ))
+        .map(drop)
+}
+
+/// `/etc/hosts` of all of them.
+fn hosts_of(machines: &[&Machine]) -> String {
+    let addresses = machines.iter().enumerate();
+    let names: Vec<String> =
+        addresses.map(|(index, it)| format!("{NETWORK}.{} {}", index + 1, it.name())).collect();
+    format!("127.0.0.1 localhost\n{}\n", names.join("\n"))
 }

@@ -31,6 +31,9 @@ struct Arguments {
     /// Its greatest device memory, as 8G or 512M; its usual one otherwise
     #[arg(long, value_parser = parse_memory)]
     memory: Option<u64>,
+    /// In how many steps it comes to that, spread over all of its work: 1 to 1000. Otherwise in one, early on
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    memory_steps: Option<u32>,
     /// Also write the result line to this file
     #[arg(long)]
     result: Option<PathBuf>,
@@ -122,6 +125,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         batch_size: arguments.batch_size,
         seconds: arguments.seconds,
         memory_bytes: arguments.memory,
+        memory_steps: arguments.memory_steps,
         environment: environment.clone(),
     };
     let mut counter = variable("PILLION_PROGRESS").map(|path| open_counter(&path)).transpose()?;

@@ -21,6 +21,9 @@ pub struct AttachRequest {
     pub seconds: Option<f64>,
     /// Its greatest device memory; the catalogue's otherwise.
     pub memory_bytes: Option<u64>,
+    /// In how many steps it comes to that, spread over all of its work: 1 to 1000. Otherwise in one, early on.
+    #[serde(default)]
+    pub memory_steps: Option<u32>,
     /// The variables that the driver reads.
     pub environment: Environment,
 }
@@ -104,7 +107,9 @@ pub(super) struct Client {
     /// Held on the device, context included.
     pub(super) memory_bytes: u64,
     pub(super) context_bytes: u64,
-    pub(super) grown: bool,
+    /// In how many steps its memory grows, and how many are done.
+    pub(super) steps: u32,
+    pub(super) steps_done: u32,
     /// Of its speed alone; what the device gives.
     pub(super) speed: f64,
     /// Of the device's units, those that issue or wait for it now.
@@ -118,8 +123,12 @@ pub(super) struct Client {
 impl Client {
     /// The next thing that will happen to it, in nominal seconds of its work.
     pub(super) fn next_mark_seconds(&self) -> f64 {
-        let growth = self.nominal_seconds * GROWN_AFTER_FRACTION;
-        if self.grown { self.nominal_seconds } else { growth }
+        let next = f64::from(self.steps_done + 1);
+        let growth = match self.steps {
+            1 => self.nominal_seconds * GROWN_AFTER_FRACTION,
+            steps => self.nominal_seconds * next / f64::from(steps + 1),
+        };
+        if self.is_grown() { self.nominal_seconds } else { growth }
     }
 
     /// What it holds from the start, context included.
@@ -133,9 +142,25 @@ impl Client {
         self.context_bytes + (self.memory_bytes_peak as f64 * MEMORY_AT_START_FRACTION) as u64
     }
 
-    /// What it holds once grown, context included.
-    pub(super) fn memory_bytes_grown(&self) -> u64 {
-        self.context_bytes.saturating_add(self.memory_bytes_peak)
+    pub(super) const fn is_grown(&self) -> bool {
+        self.steps_done >= self.steps
+    }
+
+    /// What it holds after the next step, context included.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "far below 2^53 bytes"
+    )]
+    pub(super) fn memory_bytes_next(&self) -> u64 {
+        let grown = self.context_bytes.saturating_add(self.memory_bytes_peak);
+        if self.steps_done + 1 >= self.steps {
+            return grown;
+        }
+        let start = self.memory_bytes_at_start();
+        let part = f64::from(self.steps_done + 1) / f64::from(self.steps);
+        start + (grown.saturating_sub(start) as f64 * part) as u64
     }
 
     /// The most memory of an MPS client: its own limit or its server's, whichever is less.

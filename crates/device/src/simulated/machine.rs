@@ -106,7 +106,7 @@ impl Machine {
             return;
         };
         let index = client.index;
-        if client.grown {
+        if client.is_grown() {
             let client = self.clients.get_mut(&id).expect("found above");
             client.done_seconds = client.nominal_seconds;
             client.phase = Phase::Finished;
@@ -114,10 +114,10 @@ impl Machine {
             client.units_fraction = 0.0;
             client.ended_at = Some(now);
         } else {
-            let bytes = client.memory_bytes_grown();
+            let bytes = client.memory_bytes_next();
             let room = self.device_of(client).room(client, bytes, self.memory_of_others(client));
             let client = self.clients.get_mut(&id).expect("found above");
-            client.grown = true;
+            client.steps_done += 1;
             match room {
                 Ok(()) => client.memory_bytes = bytes,
                 Err(error) => client.fail(error, now),
@@ -227,6 +227,10 @@ impl Machine {
                 format!("{nominal_seconds} seconds of work; allowed is more than 0, below 1000000000");
             return Err(ClientError::Invalid { reason });
         }
+        if let Some(steps) = request.memory_steps.filter(|steps| !(1..=1000).contains(steps)) {
+            let reason = format!("{steps} steps of memory; allowed are 1 to 1000");
+            return Err(ClientError::Invalid { reason });
+        }
         let id = ClientId(self.next_client);
         self.next_client += 1;
         let client = Client {
@@ -246,7 +250,8 @@ impl Machine {
             memory_bytes_peak: request.memory_bytes.unwrap_or(workload.memory_bytes),
             memory_bytes: 0,
             context_bytes: device.hardware.context_bytes,
-            grown: false,
+            steps: request.memory_steps.unwrap_or(1),
+            steps_done: 0,
             speed: 0.0,
             units_fraction: 0.0,
             luck: self.noise.factor(),
