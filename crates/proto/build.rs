@@ -6,7 +6,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = protox::compile(["pillion/v1/agent.proto"], [root])?;
     let mut builder = tonic_prost_build::configure();
     // These stand in answers of the operator service, which are printed as JSON.
-    for message in ["MigInstances", "MigInstance", "MigPlacement"] {
+    for message in ["MigInstances", "MigInstance", "MigPlacement", "DeviceLink"] {
         builder = builder.message_attribute(message, "#[derive(serde::Serialize)]");
     }
     builder.message_attribute("MigInstances", "#[serde(transparent)]").compile_fds(files)?;

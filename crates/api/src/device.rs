@@ -9,8 +9,17 @@ impl DeviceStatus {
     /// A device with what was told of it last; `None`: nothing was.
     pub fn new(device: DeviceDescription, condition: Option<DeviceCondition>) -> Self {
         // What it could be cut into is the planner's.
-        let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism, instances, mig_sizes: _ } =
-            device.into();
+        let wire::Device {
+            index,
+            uuid,
+            model,
+            memory_bytes,
+            gres_type,
+            mechanism,
+            instances,
+            mig_sizes: _,
+            links,
+        } = device.into();
         let (faults, metrics) = condition.map_or((None, Vec::new()), |condition| {
             let DeviceCondition { gres_type: _, faults, sources, instances_empty: _ } = condition;
             let metrics = sources.into_iter().map(|(metric, source)| MetricStatus {
@@ -31,6 +40,7 @@ impl DeviceStatus {
             faults,
             metrics,
             amiss: None,
+            links,
         }
     }
 

@@ -1,11 +1,12 @@
 //! Devices and what is read from them, in our units. Absent is `None`, never 0.
 
 use crate::ids::{DeviceUuid, GresType, SlurmJobId};
+use crate::link::Link;
 use crate::metric::{Measured, Metric, Metrics, Throttle};
 use crate::mig::Geometry;
 use crate::text::quoted;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// A way to share a device. What one tenant is told in that way: [`crate::share::Sharing`]. Whoever asks what a mechanism can do
@@ -127,6 +128,9 @@ pub struct DeviceDescription {
     /// What its agent can cut it into by MIG, for tenants; `None`: it does not.
     #[serde(default)]
     pub geometry: Option<Geometry>,
+    /// How it reaches the other devices of the node, by their indexes; those that are not there are not known.
+    #[serde(default)]
+    pub links: BTreeMap<u32, Link>,
 }
 
 /// A MIG instance of a device that somebody else has made: it is his to give, and Pillion lets it be.

@@ -241,6 +241,7 @@ mod tests {
             mechanism: Mechanism::Mps,
             instances: None,
             geometry,
+            links: std::collections::BTreeMap::new(),
         }
     }
 

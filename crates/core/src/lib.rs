@@ -19,6 +19,7 @@ pub mod heartbeat;
 pub mod ids;
 pub mod invariant;
 pub mod isolation;
+pub mod link;
 pub mod mark;
 pub mod metric;
 pub mod mig;

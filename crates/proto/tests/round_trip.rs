@@ -3,6 +3,7 @@
 use pillion_core::device::{DeviceDescription, Mechanism, MigInstance, MigPlacement, Reading, TenantUse};
 use pillion_core::fault::{FaultSigns, MemorySample, StderrWords, XidSeen};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
+use pillion_core::link::Link;
 use pillion_core::metric::{Measured, Metric, MetricSource, Metrics, Throttle, Unit};
 use pillion_core::mig::{Geometry, Slot};
 use pillion_core::report::{
@@ -18,7 +19,7 @@ use pillion_proto::v1 as wire;
 use proptest::option;
 use proptest::prelude::*;
 use prost::Message as _;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn starts() -> impl Strategy<Value = JobStart> {
     (1..=u32::MAX, option::of(any::<u32>()), any::<u32>())
@@ -251,13 +252,17 @@ fn geometries() -> impl Strategy<Value = Geometry> {
     })
 }
 
+fn links() -> impl Strategy<Value = BTreeMap<u32, Link>> {
+    prop::collection::btree_map(any::<u32>(), prop::sample::select(Link::ALL.to_vec()), 0..3)
+}
+
 prop_compose! {
     fn hellos()(
         (protocol_version, node, agent_version, journal_id) in (any::<u32>(), names(), "[0-9a-z. +-]{0,8}", names()),
         devices in prop::collection::vec(
             (
                 any::<u32>(), names(), names(), any::<u64>(), names(), mechanisms(),
-                option::of(prop::collection::vec(instances(), 0..3)), option::of(geometries()),
+                option::of(prop::collection::vec(instances(), 0..3)), option::of(geometries()), links(),
             ),
             0..4,
         ),
@@ -267,8 +272,9 @@ prop_compose! {
     ) -> AgentHello {
         let devices = devices
             .into_iter()
-            .map(|(index, uuid, model, memory_bytes, gres, mechanism, instances, geometry)| DeviceDescription {
+            .map(|(index, uuid, model, memory_bytes, gres, mechanism, instances, geometry, links)| DeviceDescription {
                 index, uuid: DeviceUuid(uuid), model, memory_bytes, gres_type: GresType(gres), mechanism, instances, geometry,
+                links,
             })
             .collect();
         AgentHello {

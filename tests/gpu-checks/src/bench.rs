@@ -53,6 +53,7 @@ impl Bench {
             mechanism: Mechanism::Mps,
             instances: None,
             geometry: None,
+            links: std::collections::BTreeMap::new(),
         };
         Self { control, directory, device, daemons }
     }

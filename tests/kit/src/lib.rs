@@ -5,6 +5,7 @@
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::report::{AgentHello, JobSummary, Launch, PROTOCOL_VERSION, ProgressPart};
 use pillion_core::{DeviceUuid, GresType, JobStart, NodeName, UnixTime};
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -28,6 +29,7 @@ pub fn device(index: u32) -> DeviceDescription {
         mechanism: Mechanism::Mps,
         instances: None,
         geometry: None,
+        links: BTreeMap::new(),
     }
 }
 

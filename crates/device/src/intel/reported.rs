@@ -100,6 +100,7 @@ fn tile(card: &XpumCard, card_number: u32, first_index: u32, number: u32) -> Opt
             mechanism,
             instances: None,
             geometry: None,
+            links: BTreeMap::new(),
         },
         pci_address: card.pci_address.to_lowercase(),
         card: card_number,

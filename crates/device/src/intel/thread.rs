@@ -199,6 +199,7 @@ impl Driver {
             mechanism: Mechanism::TimeSliced,
             instances: None,
             geometry: None,
+            links: BTreeMap::new(),
         };
         if self.ccs_control(index)?.is_some() {
             description.mechanism = Mechanism::Ccs;

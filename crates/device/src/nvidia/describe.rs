@@ -9,6 +9,7 @@ use nvml_wrapper::struct_wrappers::device::PciInfo;
 use nvml_wrapper::{Device, Nvml};
 use pillion_core::device::{DeviceDescription, Mechanism, MigInstance};
 use pillion_core::{DeviceUuid, GresType};
+use std::collections::BTreeMap;
 
 /// Why a device has no handle: without one, nothing of it is there.
 pub(super) fn without_handle(error: NvmlError) -> Trouble {
@@ -47,6 +48,7 @@ pub(super) fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<
         mechanism,
         instances: if is_mig_enabled { instances(index, &device) } else { None },
         geometry: None,
+        links: BTreeMap::new(),
     };
     Ok(Found { description, address: address_of(&device), is_mig_enabled })
 }

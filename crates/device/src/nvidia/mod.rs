@@ -33,6 +33,7 @@ mod events;
 mod gpm;
 mod inventory;
 mod library;
+mod links;
 mod mig;
 mod model;
 mod open;
@@ -62,6 +63,17 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use thread::Question;
 
+/// What one thread finds out while devices are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Finder {
+    /// How many there are.
+    Count,
+    /// Which one is, by NVML's number.
+    Device(u32),
+    /// How they reach each other. A call about two devices waits for both, so no thread of a device makes it.
+    Links,
+}
+
 /// The NVIDIA devices of a node.
 pub struct Nvidia {
     settings: NvidiaSettings,
@@ -74,9 +86,10 @@ pub struct Nvidia {
     threads: BTreeMap<u32, Worker<Question>>,
     /// One a device that was cut, beside the other.
     mig_threads: BTreeMap<u32, MigWorker>,
-    /// Those that count the devices (`None`) and find out which each is, by NVML's number; between two searches only such as
-    /// hang: they are asked no second question, and no second one is started beside them.
-    finders: BTreeMap<Option<u32>, Worker<Question>>,
+    /// Between two searches only such as hang: they are asked no second question, and no second one is started beside them.
+    finders: BTreeMap<Finder, Worker<Question>>,
+    /// Whether it was found out how the devices reach each other, as far as NVML tells.
+    has_links: bool,
     /// Why devices could not be described, by NVML's number, as it was logged.
     nameless: BTreeMap<u32, String>,
 }
@@ -94,6 +107,7 @@ impl Nvidia {
             threads,
             mig_threads: BTreeMap::new(),
             finders: BTreeMap::new(),
+            has_links: false,
             nameless: BTreeMap::new(),
         }
     }
@@ -133,6 +147,7 @@ impl Backend for Nvidia {
         let found = self.find();
         self.finders.retain(|_, finder| finder.is_busy());
         found?;
+        self.find_links();
         let devices: Vec<_> = self.known.values().cloned().collect();
         if let Some(daemons) = &mut self.daemons {
             daemons.found(&devices);

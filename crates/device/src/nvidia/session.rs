@@ -5,6 +5,7 @@ use super::convert::GPM;
 use super::describe;
 use super::events::XidEvents;
 use super::gpm::{Gpm, Rates};
+use super::links;
 use super::processes::processes;
 use super::read::{self, Asking};
 use super::search::{Search, SearchPauses};
@@ -19,6 +20,7 @@ use nvml_wrapper::enum_wrappers::device::ComputeMode as NvmlMode;
 use nvml_wrapper::{Device, Nvml};
 use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, NoticeKind, Reading};
+use pillion_core::link::Link;
 use pillion_core::metric::{Metric, MetricSource, Unit};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -226,6 +228,10 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
         }
         self.memory.know(description.clone(), address);
         Ok(description)
+    }
+
+    pub(super) fn links(&mut self) -> Result<Vec<(u32, u32, Link)>, DeviceError> {
+        links::links(self.nvml).map_err(|trouble| self.error(0, trouble))
     }
 
     pub(super) fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {

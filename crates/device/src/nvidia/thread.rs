@@ -10,6 +10,7 @@ use crate::{DeviceError, DeviceState};
 use nvml_wrapper::Nvml;
 use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Reading};
+use pillion_core::link::Link;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -21,6 +22,8 @@ pub(super) enum Question {
     Count(Answer<u32>),
     /// Which the one is that NVML counts by this number. From then on the thread knows it.
     Describe(u32, Answer<DeviceDescription>),
+    /// How the devices reach each other.
+    Links(Answer<Vec<(u32, u32, Link)>>),
     Read(u32, Answer<Reading>),
     Processes(u32, Answer<Vec<DeviceProcess>>),
     State(u32, Answer<DeviceState>),
@@ -89,6 +92,7 @@ fn answer(session: &mut Session<'_, '_>, question: Question) {
     match question {
         Question::Count(answer) => drop(answer.give(session.count())),
         Question::Describe(place, answer) => drop(answer.give(session.describe(place))),
+        Question::Links(answer) => drop(answer.give(session.links())),
         Question::Read(index, answer) => drop(answer.give(session.read(index))),
         Question::Processes(index, answer) => drop(answer.give(session.processes(index))),
         Question::State(index, answer) => drop(answer.give(session.state(index))),
@@ -107,6 +111,7 @@ fn refuse(question: Question, error: DeviceError, memory: &mut Memory) {
     match question {
         Question::Count(answer) => drop(answer.give(Err(error))),
         Question::Describe(_, answer) => drop(answer.give(Err(error))),
+        Question::Links(answer) => drop(answer.give(Err(error))),
         Question::Read(_, answer) => drop(answer.give(Err(error))),
         Question::Processes(_, answer) => drop(answer.give(Err(error))),
         Question::State(_, answer) => drop(answer.give(Err(error))),

@@ -2,9 +2,11 @@
 
 use super::hardware::{UnknownHardware, Vendor, by_name};
 use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::link::Link;
 use pillion_core::mig::Geometry;
 use pillion_core::{DeviceUuid, GresType};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// A node's simulated devices.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -27,6 +29,8 @@ pub struct MachineConfig {
     pub ccs_scope: CcsScope,
     /// Whether killing an MPS client at work ends its neighbours too, which NVIDIA does not rule out.
     pub killed_client_ends_mps: bool,
+    /// Pairs of devices that NVLink joins, by their indexes.
+    pub nvlinks: Vec<[u32; 2]>,
     /// For how long after its last process ended an instance is said to be in use, in real seconds.
     pub mig_busy_seconds: f64,
     /// The devices, by index.
@@ -45,6 +49,9 @@ pub struct DeviceConfig {
     /// Whether MIG is on when it comes up: an Ampere keeps it over boots once it was turned on, and nobody can turn it over here.
     #[serde(default)]
     pub mig: bool,
+    /// The NUMA node that it hangs on, where that is told.
+    #[serde(default)]
+    pub numa_node: Option<u32>,
 }
 
 /// What must agree on one CCS mode: the documents on Intel's driver disagree (a tile in FLAT hierarchy, or the card).
@@ -69,6 +76,7 @@ impl Default for MachineConfig {
             constrain_devices: false,
             ccs_scope: CcsScope::Tile,
             killed_client_ends_mps: false,
+            nvlinks: Vec::new(),
             mig_busy_seconds: 0.3,
             devices: Vec::new(),
         }
@@ -110,6 +118,9 @@ pub enum ConfigError {
         /// What it has.
         allowed: Mechanism,
     },
+    /// NVLink between what is not there, or on another vendor's devices.
+    #[error("nvlinks has [{0}, {1}]; allowed are pairs of two NVIDIA devices of this machine, by index")]
+    NoLink(u32, u32),
     /// MIG on a model that has none.
     #[error("device {index} is a {model} and has no MIG; allowed is mig = false")]
     NoMig {
@@ -137,7 +148,15 @@ impl MachineConfig {
             node: node.to_owned(),
             time_scale: 1.0,
             noise_fraction: 0.0,
-            devices: vec![DeviceConfig { model: model.to_owned(), mechanism: None, mig: false }; count],
+            devices: vec![
+                DeviceConfig {
+                    model: model.to_owned(),
+                    mechanism: None,
+                    mig: false,
+                    numa_node: None
+                };
+                count
+            ],
             ..Self::default()
         }
     }
@@ -157,13 +176,35 @@ impl MachineConfig {
             return Err(number("mig_busy_seconds", self.mig_busy_seconds, "0 to 60"));
         }
         let mut vendor: Option<Vendor> = None;
-        let devices: Vec<DeviceDescription> = self
+        let mut devices: Vec<DeviceDescription> = self
             .devices
             .iter()
             .enumerate()
             .map(|(index, device)| self.describe_device(index, device, &mut vendor))
             .collect::<Result<_, _>>()?;
+        let is_there = |index: u32| devices.iter().any(|device| device.index == index);
+        let cannot_be =
+            |[a, b]: &&[u32; 2]| a == b || vendor != Some(Vendor::Nvidia) || !is_there(*a) || !is_there(*b);
+        if let Some([a, b]) = self.nvlinks.iter().find(cannot_be) {
+            return Err(ConfigError::NoLink(*a, *b));
+        }
+        for device in &mut devices {
+            device.links = self.links_of(device.index);
+        }
         if devices.is_empty() { Err(ConfigError::NoDevices) } else { Ok(devices) }
+    }
+
+    fn links_of(&self, own: u32) -> BTreeMap<u32, Link> {
+        let numa_node = |index: u32| self.devices.get(usize::try_from(index).ok()?)?.numa_node;
+        let link = |other: u32| {
+            if self.nvlinks.iter().any(|pair| *pair == [own, other] || *pair == [other, own]) {
+                return Some(Link::NvLink);
+            }
+            let is_near = numa_node(own)? == numa_node(other)?;
+            Some(if is_near { Link::Node } else { Link::Sys })
+        };
+        let others = (0..).take(self.devices.len()).filter(|other| *other != own);
+        others.filter_map(|other| Some((other, link(other)?))).collect()
     }
 
     /// `vendor`: that of the devices before it, which it has to share.
@@ -195,6 +236,7 @@ impl MachineConfig {
             mechanism,
             instances: None,
             geometry: None,
+            links: BTreeMap::new(),
         })
     }
 }
@@ -260,5 +302,25 @@ mod tests {
         let mut wrong = good;
         wrong.devices[1].mechanism = Some(Mechanism::Ccs);
         says(wrong, "device 1 is a h200 and cannot be shared by ccs");
+    }
+
+    #[test]
+    fn devices_reach_each_other_as_the_machine_is_built() {
+        let mut machine = MachineConfig::plain("n1", "h200", 4);
+        assert!(machine.describe().unwrap().iter().all(|device| device.links.is_empty()), "nobody says");
+        for (index, device) in machine.devices.iter_mut().enumerate() {
+            device.numa_node = Some(u32::from(index >= 2));
+        }
+        machine.nvlinks = vec![[1, 0]];
+        let devices = machine.describe().unwrap();
+        let ways = |index: usize| devices[index].links.values().map(|link| link.as_str()).collect::<Vec<_>>();
+        assert_eq!([ways(0), ways(3)], [["NV", "SYS", "SYS"], ["SYS", "SYS", "NODE"]]);
+        for pair in [[0, 0], [0, 4]] {
+            machine.nvlinks = vec![pair];
+            assert_eq!(machine.describe(), Err(ConfigError::NoLink(pair[0], pair[1])));
+        }
+        let mut cards = MachineConfig::plain("n1", "max-1550", 2);
+        cards.nvlinks = vec![[0, 1]];
+        assert_eq!(cards.describe(), Err(ConfigError::NoLink(0, 1)));
     }
 }

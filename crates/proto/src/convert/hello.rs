@@ -5,11 +5,13 @@ use super::field::{self, InvalidField};
 use crate::v1 as wire;
 use pillion_core::device::{DeviceDescription, MigInstance, MigPlacement};
 use pillion_core::health::DeviceCondition;
+use pillion_core::link::Link;
 use pillion_core::mig::{Geometry, Size};
 use pillion_core::report::AgentHello;
 use pillion_core::setup::NodeSetup;
 use pillion_core::text::quoted;
 use pillion_core::{DecisionId, DeviceUuid, GresType, NodeName};
+use std::collections::BTreeMap;
 
 /// A device that cannot be.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -38,8 +40,17 @@ pub enum InvalidHello {
 impl TryFrom<wire::Device> for DeviceDescription {
     type Error = InvalidDevice;
     fn try_from(wire: wire::Device) -> Result<Self, InvalidDevice> {
-        let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism, instances, mig_sizes } =
-            wire;
+        let wire::Device {
+            index,
+            uuid,
+            model,
+            memory_bytes,
+            gres_type,
+            mechanism,
+            instances,
+            mig_sizes,
+            links,
+        } = wire;
         let checked = || -> Result<Self, InvalidField> {
             Ok(Self {
                 index,
@@ -50,6 +61,7 @@ impl TryFrom<wire::Device> for DeviceDescription {
                 mechanism: field::mechanism(&mechanism)?,
                 instances: instances.map(checked_instances).transpose()?,
                 geometry: checked_geometry(mig_sizes)?,
+                links: known_links(links)?,
             })
         };
         checked().map_err(|source| InvalidDevice { index, source })
@@ -58,8 +70,17 @@ impl TryFrom<wire::Device> for DeviceDescription {
 
 impl From<DeviceDescription> for wire::Device {
     fn from(device: DeviceDescription) -> Self {
-        let DeviceDescription { index, uuid, model, memory_bytes, gres_type, mechanism, instances, geometry } =
-            device;
+        let DeviceDescription {
+            index,
+            uuid,
+            model,
+            memory_bytes,
+            gres_type,
+            mechanism,
+            instances,
+            geometry,
+            links,
+        } = device;
         Self {
             index,
             uuid: uuid.0,
@@ -76,8 +97,18 @@ impl From<DeviceDescription> for wire::Device {
                 .into_iter()
                 .map(wire::MigSize::from)
                 .collect(),
+            links: links
+                .into_iter()
+                .map(|(index, link)| wire::DeviceLink { index, kind: link.to_string() })
+                .collect(),
         }
     }
+}
+
+/// Of a kind that a later release knows nothing is known here.
+fn known_links(links: Vec<wire::DeviceLink>) -> Result<BTreeMap<u32, Link>, InvalidField> {
+    let links = field::few("links", links, field::DEVICES_MAX)?;
+    Ok(links.into_iter().filter_map(|link| Some((link.index, link.kind.parse().ok()?))).collect())
 }
 
 /// No size at all: the device is not to be cut.

@@ -113,6 +113,19 @@ pub(crate) fn call_device(
     })
 }
 
+/// A call about two devices: one that hangs or is gone keeps the call from the other as well.
+pub(crate) fn call_pair(
+    function: &str,
+    handles: [nvmlDevice_t; 2],
+    body: impl FnOnce(&mut Library, [usize; 2]) -> Outcome,
+) -> nvmlReturn_t {
+    hang(|_| place_of(handles[1]));
+    call_device(function, handles[0], |library, one| {
+        let other = library.place(handles[1])?;
+        if one == other { Err(INVALID_ARGUMENT) } else { body(library, [one, other]) }
+    })
+}
+
 /// Stays away for as long as the device hangs that the call is about. Meanwhile others may use the library.
 pub(crate) fn hang(place: impl Fn(&Library) -> Option<usize>) {
     let is_hung = |library: &mut Library| {

@@ -2,10 +2,11 @@
 
 use crate::support::{Node, eventually};
 use crate::{WORKLOAD, backend, kinds, mps_settings, read_whole};
-use pillion_core::device::NoticeKind;
+use pillion_core::device::{DeviceDescription, NoticeKind};
 use pillion_core::metric::Metric;
 use pillion_device::mps::{ComputeMode, ComputeModes as _};
 use pillion_device::nvidia::{Nvidia, NvidiaSettings, NvmlComputeModes, SearchPauses};
+use pillion_device::simulated::{Machine, MachineConfig};
 use pillion_device::{Backend, DeviceError, MpsControl as _, MpsPlace};
 use serde_json::json;
 use std::time::Duration;
@@ -18,6 +19,64 @@ fn devices_are_described_in_our_words() {
     assert_eq!(expected[1].gres_type.as_str(), "g1");
     let node = Node::start("a100-40", 1);
     assert_eq!(backend(&node).devices().unwrap(), node.descriptions());
+}
+
+/// A node of four whose first two NVLink joins, and whose sockets have two each.
+fn two_sockets() -> Node {
+    let mut machine = MachineConfig::plain("n1", "h200", 4);
+    for (index, device) in machine.devices.iter_mut().enumerate() {
+        device.numa_node = Some(u32::from(index >= 2));
+    }
+    machine.nvlinks = vec![[0, 1]];
+    Node::of(Machine::new(&machine).unwrap())
+}
+
+fn ways(devices: &[DeviceDescription], index: usize) -> Vec<(u32, &'static str)> {
+    devices[index].links.iter().map(|(other, link)| (*other, link.as_str())).collect()
+}
+
+#[test]
+fn devices_say_how_they_reach_each_other_by_their_own_numbers() {
+    let mut node = two_sockets();
+    assert_eq!(backend(&node).devices().unwrap(), node.descriptions());
+    // NVML counts along the bus, and the files otherwise.
+    node.set("minor_numbers", json!([3, 2, 1, 0]));
+    let devices = backend(&node).devices().unwrap();
+    assert_eq!(ways(&devices, 3), [(0, "SYS"), (1, "SYS"), (2, "NV")]);
+    assert_eq!(ways(&devices, 0), [(1, "NODE"), (2, "SYS"), (3, "SYS")]);
+    // A driver that does not tell of NVLink, and one that tells nothing.
+    node.set("not_supported", json!(["nvmlDeviceGetP2PStatus"]));
+    assert_eq!(ways(&backend(&node).devices().unwrap(), 3)[2], (2, "NODE"));
+    node.set("not_supported", json!(["nvmlDeviceGetP2PStatus", "nvmlDeviceGetTopologyCommonAncestor"]));
+    let devices = backend(&node).devices().unwrap();
+    assert!(devices.len() == 4 && devices.iter().all(|device| device.links.is_empty()));
+}
+
+#[test]
+fn a_device_that_hangs_keeps_nobody_from_knowing_the_others() {
+    let mut node = two_sockets();
+    node.set("hung", json!([3]));
+    let settings = NvidiaSettings {
+        library: Some(node.library()),
+        deadline: Duration::from_millis(500),
+        ..NvidiaSettings::default()
+    };
+    let mut nvidia = Nvidia::new(settings, None);
+    // A machine under load may be late at first.
+    let known = || {
+        let devices = nvidia.devices().ok()?;
+        (devices.len() == 3).then_some(devices)
+    };
+    let devices = eventually("those that answer", known);
+    assert!(
+        devices.iter().all(|device| device.links.is_empty()),
+        "the way to it is not known, nor any other yet"
+    );
+    assert!(nvidia.read(0).is_ok());
+    node.set("hung", json!([]));
+    let all = || nvidia.devices().ok().filter(|all| all.len() == 4 && !all[0].links.is_empty());
+    let devices = eventually("all of them, and how they reach each other", all);
+    assert_eq!(ways(&devices, 0), [(1, "NV"), (2, "SYS"), (3, "SYS")]);
 }
 
 #[test]

@@ -342,3 +342,32 @@ fn clocks_and_pcie_counters_are_those_that_exist() {
     assert_eq!(call!(library, nvmlDeviceGetPcieThroughput(handle, 2, &raw mut value)), INVALID_ARGUMENT);
     assert_eq!(call!(library, nvmlDeviceGetFieldValues(handle, 0, null_mut())), INVALID_ARGUMENT);
 }
+
+#[test]
+fn the_way_between_two_devices_is_asked_of_two() {
+    let mut node = Node::start("h100", 2);
+    let library = initialised(&node);
+    let [one, other] = [0, 1].map(|index| device(&library, index));
+    let (mut level, mut status) = (0, 0);
+    let nowhere = without_provenance_mut(0x10);
+    for pair in [(one, one), (one, nowhere), (nowhere, one)] {
+        assert_eq!(
+            call!(library, nvmlDeviceGetTopologyCommonAncestor(pair.0, pair.1, &raw mut level)),
+            INVALID_ARGUMENT
+        );
+        assert_eq!(
+            call!(library, nvmlDeviceGetP2PStatus(pair.0, pair.1, 2, &raw mut status)),
+            INVALID_ARGUMENT
+        );
+    }
+    assert_eq!(call!(library, nvmlDeviceGetP2PStatus(one, other, 5, &raw mut status)), INVALID_ARGUMENT);
+    // This machine says nothing of its bus.
+    assert_eq!(
+        call!(library, nvmlDeviceGetTopologyCommonAncestor(one, other, &raw mut level)),
+        NOT_SUPPORTED
+    );
+    assert_eq!(call!(library, nvmlDeviceGetP2PStatus(one, other, 2, &raw mut status)), SUCCESS);
+    assert_eq!(status, nvml::nvmlGpuP2PStatus_enum_NVML_P2P_STATUS_NOT_SUPPORTED);
+    node.set("lost", json!([1]));
+    assert_eq!(call!(library, nvmlDeviceGetP2PStatus(one, other, 2, &raw mut status)), GPU_IS_LOST);
+}

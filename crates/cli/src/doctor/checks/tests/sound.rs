@@ -55,6 +55,7 @@ pub(super) fn agent(name: &str) -> AgentStatus {
         faults: Some(Faults::default()),
         metrics: Vec::new(),
         amiss: None,
+        links: Vec::new(),
     };
     AgentStatus {
         node: name.to_owned(),
