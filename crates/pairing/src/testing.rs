@@ -81,6 +81,7 @@ pub(crate) fn device(gres_type: &str, mechanism: Mechanism) -> DeviceView {
         geometry: None,
         is_shape_held: false,
         instances_empty: Vec::new(),
+        links: std::collections::BTreeMap::new(),
         blocked: None,
     }
 }

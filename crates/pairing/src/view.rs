@@ -6,6 +6,7 @@ use crate::policy::{JobRules, Policy};
 use crate::trials::TrialBook;
 use pillion_core::device::Mechanism;
 use pillion_core::isolation::Isolation;
+use pillion_core::link::Link;
 use pillion_core::mig::{Geometry, Slot};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
@@ -143,6 +144,9 @@ pub struct DeviceView {
     /// Instances of ours on it that stand empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instances_empty: Vec<Slot>,
+    /// How it reaches the other devices of its node; those that are not there are not known.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub links: BTreeMap<GresType, Link>,
 }
 
 impl DeviceView {

@@ -233,5 +233,6 @@ fn device(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32, is_busy: bool
         geometry: None,
         is_shape_held: false,
         instances_empty: Vec::new(),
+        links: std::collections::BTreeMap::new(),
     }
 }

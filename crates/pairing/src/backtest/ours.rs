@@ -85,6 +85,7 @@ pub(super) fn view(backtest: &Backtest<'_>, queue: &Queue) -> ClusterView {
         geometry: None,
         is_shape_held: false,
         instances_empty: Vec::new(),
+        links: std::collections::BTreeMap::new(),
     });
     ClusterView {
         revision: Revision(0),

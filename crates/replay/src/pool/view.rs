@@ -163,6 +163,7 @@ impl Pool<'_> {
             geometry: None,
             is_shape_held: false,
             instances_empty: Vec::new(),
+            links: std::collections::BTreeMap::new(),
         }
     }
 

@@ -289,6 +289,7 @@ fn view() -> ClusterView {
             geometry: None,
             is_shape_held: false,
             instances_empty: Vec::new(),
+            links: BTreeMap::new(),
             blocked: None,
         }],
         waiting: vec![job(1, "a"), job(2, "b")],

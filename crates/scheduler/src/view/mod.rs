@@ -21,6 +21,7 @@ use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::invariant::Violation;
 use pillion_core::isolation::Isolation;
+use pillion_core::link::Link;
 use pillion_core::{GresType, NodeName, SlurmJobId};
 use pillion_pairing::mig::SliceBook;
 use pillion_pairing::{
@@ -129,8 +130,16 @@ fn device_views<'a>(
 ) -> impl Iterator<Item = DeviceView> + 'a {
     let devices = sources.agents.get(&node.name).map(|agent| agent.devices.as_slice()).unwrap_or_default();
     devices.iter().filter_map(move |device| {
-        Some(device_view(node, device, *node.shards.get(&device.gres_type)?, here, book, sources))
+        let mut view = device_view(node, device, *node.shards.get(&device.gres_type)?, here, book, sources);
+        view.links = links(device, devices);
+        Some(view)
     })
+}
+
+/// How it reaches the others, by what Slurm calls them.
+fn links(device: &DeviceDescription, all: &[DeviceDescription]) -> BTreeMap<GresType, Link> {
+    let named = |other: &DeviceDescription| Some((other.gres_type.clone(), *device.links.get(&other.index)?));
+    all.iter().filter_map(named).collect()
 }
 
 fn device_view(
@@ -185,6 +194,7 @@ fn device_view(
         geometry: device.geometry.clone(),
         is_shape_held,
         instances_empty,
+        links: BTreeMap::new(),
     }
 }
 

@@ -2,6 +2,7 @@
 //! who shares with whom.
 
 use super::ends_at;
+use super::near::{Reach, Ways, choose};
 use super::words::{GIVEN, KEPT, SET_APART, Wait};
 use crate::planner::admit::matches_device;
 use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, WaitingJob};
@@ -49,6 +50,8 @@ struct Room<'v> {
     /// For a job that lacks CPUs or memory only.
     is_kept: bool,
     spots: Vec<Spot<'v>>,
+    /// Of the devices of `spots`, in their order.
+    ways: Ways,
 }
 
 pub(super) struct Floor<'v> {
@@ -86,7 +89,7 @@ impl Spot<'_> {
 impl<'v> Room<'v> {
     fn new(node: &'v NodeView) -> Self {
         let (cpus_free, memory_mib_free) = (node.cpus_free, node.memory_mib_free);
-        Self { node, cpus_free, memory_mib_free, is_kept: false, spots: Vec::new() }
+        Self { node, cpus_free, memory_mib_free, is_kept: false, spots: Vec::new(), ways: Ways::between(&[]) }
     }
 
     fn add(&mut self, place: usize, device: &'v DeviceView, now: UnixTime) {
@@ -116,6 +119,10 @@ impl<'v> Room<'v> {
     fn suitable(&self, job: &WaitingJob) -> Vec<usize> {
         let suits = |spot: &Spot<'_>| matches_device(job, self.node, spot.device);
         (0..self.spots.len()).filter(|index| suits(&self.spots[*index])).collect()
+    }
+
+    fn devices(&self) -> Vec<&'v DeviceView> {
+        self.spots.iter().map(|spot| spot.device).collect()
     }
 
     fn named(&self, gres_types: &GresTypes) -> Option<Vec<usize>> {
@@ -173,24 +180,6 @@ fn end_of_tenants(device: &DeviceView, now: UnixTime) -> UnixTime {
     last.map_or(now + FAR, |last| if last > now { last } else { now })
 }
 
-/// So many of these (ascending) as lie closest together, all of one model where that can be; of several such the first that begins
-/// where a group of so many does, which leaves such groups whole for others. Neighbours by index are mostly neighbours on the
-/// node's board too.
-fn side_by_side(room: &Room<'_>, free: &[usize], count: usize) -> Option<Vec<usize>> {
-    let model = |index: usize| room.spots[index].device.model.as_str();
-    let key =
-        |window: &&[usize]| (window[count - 1] - window[0], !window[0].is_multiple_of(count), window[0]);
-    let mut models: Vec<&str> = free.iter().map(|index| model(*index)).collect();
-    models.sort_unstable();
-    models.dedup();
-    let alone = models.iter().filter_map(|own| {
-        let own: Vec<usize> = free.iter().copied().filter(|index| model(*index) == *own).collect();
-        own.windows(count).min_by_key(key).map(<[usize]>::to_vec)
-    });
-    let best = alone.min_by_key(|window| key(&window.as_slice()));
-    best.or_else(|| free.windows(count).min_by_key(key).map(<[usize]>::to_vec))
-}
-
 impl<'v> Floor<'v> {
     pub(super) fn new(view: &'v ClusterView) -> Self {
         let now = view.taken_at;
@@ -201,6 +190,9 @@ impl<'v> Floor<'v> {
             if let Some(at) = at.get(&device.node) {
                 rooms[*at].add(place, device, now);
             }
+        }
+        for room in &mut rooms {
+            room.ways = Ways::between(&room.devices());
         }
         Self { now, rooms, windows: Vec::new(), apart_count: 0, device_count: view.devices.len() }
     }
@@ -269,7 +261,7 @@ impl<'v> Floor<'v> {
         }
     }
 
-    /// Gives a job its whole devices, on the node where the fewest are left over.
+    /// Gives a job its whole devices, on the node where they reach each other best; of several such where the fewest are left over.
     pub(super) fn take(&mut self, job: &WaitingJob) -> Found {
         if job.node_count > 1 {
             return self.take_on_several(job);
@@ -277,7 +269,7 @@ impl<'v> Floor<'v> {
         let count = usize::from(job.device_count);
         let end = ends_at(job, self.now);
         let mut wait = Wait::NoNodeHasSoMany;
-        let mut best: Option<(usize, usize, Vec<usize>)> = None;
+        let mut best: Option<(Reach, usize, usize, Vec<usize>)> = None;
         for (at, room) in self.rooms.iter().enumerate() {
             let suitable = room.suitable(job);
             let of_use = |use_: fn(&Spot<'_>) -> bool| {
@@ -285,9 +277,9 @@ impl<'v> Floor<'v> {
             };
             let free: Vec<usize> =
                 suitable.iter().copied().filter(|index| room.spots[*index].takes(end)).collect();
-            let why = match side_by_side(room, &free, count) {
-                Some(window) if room.has_cpus(job) => {
-                    let found = (room.free_count() - count, at, window);
+            let why = match choose(&room.devices(), &room.ways, &free, count) {
+                Some(set) if room.has_cpus(job) => {
+                    let found = (room.ways.reach(&set), room.free_count() - count, at, set);
                     best = Some(best.map_or(found.clone(), |best| best.min(found)));
                     continue;
                 }
@@ -299,7 +291,7 @@ impl<'v> Floor<'v> {
             };
             wait = nearer(wait, why);
         }
-        let Some((_, room, spots)) = best else { return Found::None(wait) };
+        let Some((_, _, room, spots)) = best else { return Found::None(wait) };
         self.rooms[room].charge(job);
         Found::Devices(self.give(room, &spots, end.unwrap_or(self.now + FAR)))
     }

@@ -15,6 +15,7 @@
 //! 3. Plan what was set apart for those of them that were left and end in time.
 
 mod floor;
+mod near;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -22,6 +23,7 @@ mod words;
 use crate::plan::{Explanation, Member, Pairing, Plan, Reason, Role};
 use crate::view::{AloneClaim, ClusterView, NodeView, WaitingJob};
 use floor::{Floor, Found, Window};
+use near::Ways;
 use pillion_core::share::Sharing;
 use pillion_core::{GresTypes, JobStart, NodeName, Shards, SlurmJobId, UnixTime};
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,7 +130,9 @@ fn started(job: &WaitingJob, view: &ClusterView, places: &[usize], model: &Arc<s
     let first = devices[0];
     let gres_types = GresTypes::try_new(devices.iter().map(|device| device.gres_type.clone()).collect());
     let reason = if job.is_plain { Reason::NotColocated } else { Reason::SeveralDevices };
-    let explanation = explained(job, reason, words::starts(&first.node, job), model);
+    let all: Vec<usize> = (0..devices.len()).collect();
+    let reach = Ways::between(&devices).reach(&all);
+    let explanation = explained(job, reason, words::starts(&first.node, job, reach), model);
     Pairing {
         node: first.node.clone(),
         // A node has no two devices of one GRES type, so that there is a list of them.

@@ -5,6 +5,7 @@ use crate::policy::Policy;
 use crate::testing::{NOW, claim, device, device_with, job, tenant, view};
 use crate::view::{AloneClaim, ClusterView, DeviceView, WaitingJob};
 use pillion_core::device::Mechanism::Mps;
+use pillion_core::link::Link;
 use pillion_core::{NodeName, UnixTime, UserId};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,6 +71,45 @@ fn a_wide_job_gets_neighbouring_devices_whole_and_alone() {
     assert_eq!(member.explanation.reason, Reason::SeveralDevices);
     assert_eq!(&*member.explanation.text, "starts with 2 GPUs of n1, which it shares with nobody");
     assert_eq!(places(&plan), ["1 n1:g0,g1", "2 n1:g2", "3 n1:g3"]);
+}
+
+/// A node of four free devices, of which those on one side reach each other so, and those on two sides over both sockets.
+fn two_sides(node: &str, inside: Link) -> Vec<DeviceView> {
+    let mut all = four(node);
+    let names: Vec<_> = all.iter().map(|device| device.gres_type.clone()).collect();
+    for (own, device) in all.iter_mut().enumerate() {
+        let others = (0..4).filter(|other| *other != own);
+        let link = |other: usize| if other % 2 == own % 2 { inside } else { Link::Sys };
+        device.links = others.map(|other| (names[other].clone(), link(other))).collect();
+    }
+    all
+}
+
+#[test]
+fn a_wide_job_gets_devices_that_reach_each_other() {
+    let plan = planned(&view(two_sides("n1", Link::NvLink), vec![wide(1, 2), wide(2, 2)]));
+    assert_eq!(places(&plan), ["1 n1:g0,g2", "2 n1:g1,g3"]);
+    assert_eq!(
+        &*plan.pairings[0].members[0].explanation.text,
+        "starts with 2 GPUs of n1, which are shared with nobody and reach each other by NVLink"
+    );
+    // On another node than the one where fewer would be left over.
+    let held = |node: &str, mut devices: Vec<DeviceView>| {
+        devices[0] = held(node, "g0", 50, 1000);
+        devices
+    };
+    let both = [held("n1", two_sides("n1", Link::Pxb)), two_sides("n2", Link::NvLink)].concat();
+    assert_eq!(places(&planned(&view(both, vec![wide(1, 2)]))), ["1 n2:g0,g2"]);
+    // Between switches of one NUMA node there is no difference that is worth a node.
+    let both = [two_sides("n1", Link::Pix), held("n2", two_sides("n2", Link::Node))].concat();
+    let plan = planned(&view(both, vec![wide(1, 2)]));
+    assert_eq!(places(&plan), ["1 n2:g1,g3"]);
+    assert!(plan.pairings[0].members[0].explanation.text.ends_with("and are of one NUMA node"));
+    // Who needs all of a node has all of it.
+    assert_eq!(
+        places(&planned(&view(two_sides("n1", Link::NvLink), vec![wide(1, 4)]))),
+        ["1 n1:g0,g1,g2,g3"]
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What jobs are told that get whole devices, and what others are told of devices that they have.
 
+use super::near::Reach;
 use crate::view::WaitingJob;
 use pillion_core::NodeName;
 
@@ -28,8 +29,14 @@ pub(super) const KEPT: &str = "a job that shares with nobody waits for CPUs or m
 /// A device that is not among those that are set apart.
 pub(super) const ELSEWHERE: &str = "it is not set apart";
 
-pub(super) fn starts(node: &NodeName, job: &WaitingJob) -> String {
-    format!("starts with {} of {node}, which it shares with nobody", gpus(job))
+pub(super) fn starts(node: &NodeName, job: &WaitingJob, reach: Reach) -> String {
+    let near = match reach {
+        Reach::NvLink if job.device_count > 1 => " and reach each other by NVLink",
+        Reach::OneNumaNode => " and are of one NUMA node",
+        Reach::NvLink | Reach::Anyhow => "",
+    };
+    let which = if near.is_empty() { "which it shares with nobody" } else { "which are shared with nobody" };
+    format!("starts with {} of {node}, {which}{near}", gpus(job))
 }
 
 /// A job on several nodes.
