@@ -208,7 +208,7 @@ energy\t'Energy saved'
 throughput-per-watt\t'Work per joule'"
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l caps -d 'Whether caps may be set [default: on]' -r -f -a "on\t'Yes'
 off\t'No'"
-complete -c pillion -n "__fish_pillion_using_subcommand plan" -l max-tenants -d 'How many jobs may share a device, 1 to 4 [default: 2]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l max-tenants -d 'How many jobs may share a device, 1 to 16, of which more than 4 are copies of one workload [default: 2]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l trials -d 'Whether pairs outside the bounds are tried, where both jobs count their progress [default: off]' -r -f -a "on\t'Yes'
 off\t'No'"
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r

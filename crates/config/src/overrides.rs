@@ -32,8 +32,9 @@ pub struct Override {
     /// What stands between them and jobs of other users.
     #[schemars(with = "Option<String>", extend("enum" = ["shared", "hard"], "x-example" = "hard"))]
     pub isolation: Option<Isolation>,
-    /// How many jobs may share a device with one of them among them; with 1 they share with nobody.
-    #[schemars(range(min = 1, max = 4), extend("x-example" = 1))]
+    /// How many jobs may share a device with one of them among them; with 1 they share with nobody, and more than 4 are copies of one
+    /// workload.
+    #[schemars(range(min = 1, max = 16), extend("x-example" = 1))]
     pub tenants_max: Option<u32>,
     /// Whether they may be kept from the whole of a device's compute units.
     #[schemars(extend("x-example" = false))]

@@ -236,8 +236,9 @@ pub struct PolicyConfig {
     /// The least gain for which jobs share: the sum of their speeds, each as a fraction of its speed alone, less one.
     #[schemars(range(min = 0.0, max = 3.0))]
     pub gain_min: f64,
-    /// How many jobs may share a device; with 1 nobody shares.
-    #[schemars(range(min = 1, max = 4))]
+    /// How many jobs may share a device; with 1 nobody shares. More than 4 are copies of one workload (tasks of an array), each one more
+    /// after as many as run there were measured together and kept their promises.
+    #[schemars(range(min = 1, max = 16))]
     pub tenants_max: u32,
     /// Whether a job may be kept from the whole of a device's compute units.
     pub caps: bool,

@@ -9,6 +9,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+/// More tenants than this a device has only where all of them are copies of one workload (docs/decisions/0037-replicas.md).
+pub const TENANTS_MAX: u32 = 4;
+/// More copies of one workload than this no device has.
+pub const COPIES_MAX: u32 = 16;
+/// Clients of one MPS daemon up to CUDA 13.0; later ones take 60.
+const MPS_CLIENTS_MAX: u32 = 48;
+
 /// A way to share a device. What one tenant is told in that way: [`crate::share::Sharing`]. Whoever asks what a mechanism can do
 /// asks by name below, where the compiler wants an answer for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -41,6 +48,16 @@ impl Mechanism {
             Self::Mig => "mig",
             Self::MigMps => "mig-mps",
             Self::TimeSliced => "none",
+        }
+    }
+    /// How many tenants it can hold on one device, each of one process: in a mode of a card as many as that mode has parts, in an
+    /// instance whoever is there.
+    pub const fn tenants_max(self) -> u32 {
+        match self {
+            Self::Mps | Self::MigMps => MPS_CLIENTS_MAX,
+            Self::Ccs => 4,
+            Self::Mig => 1,
+            Self::TimeSliced => u32::MAX,
         }
     }
     /// Whether something is set up on the device for it, and taken down when nobody shares any more.

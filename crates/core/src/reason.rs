@@ -65,6 +65,8 @@ pub enum Reason {
     SliceTooSlow,
     /// How the device is cut cannot be changed now, and it would have no room in what stands.
     ShapeHeld,
+    /// One more copy of its workload joins only when as many as run there were measured together, and kept their promises.
+    CopiesUnmeasured,
     /// It is not among the combinations that may be chosen.
     NotAllowed,
     /// The device cannot be shared.
@@ -126,6 +128,9 @@ impl Reason {
             Self::NoGuests => "the site lets no guests be beside one of the two",
             Self::SliceTooSlow => "in an instance of the device it would be slower than promised",
             Self::ShapeHeld => "the device's instances cannot be changed now",
+            Self::CopiesUnmeasured => {
+                "as many copies of the workload as run there were not measured together yet, and one more joins when they were"
+            }
             Self::NotAllowed => "the two are not among the combinations that may be chosen",
             Self::NotShareable => "the device is not shared",
             Self::OutlivesHost => "it could run longer than its host while others wait for a whole device",
@@ -176,6 +181,9 @@ impl Reason {
             Self::NoGuests => "the site lets no guests be beside one of the two",
             Self::SliceTooSlow => "in an instance one of the two would be slower than promised",
             Self::ShapeHeld => "its instances cannot be changed now",
+            Self::CopiesUnmeasured => {
+                "as many copies of it as run there were not yet measured together to keep their promises"
+            }
             Self::NotAllowed => "is not among the combinations that may be chosen",
             Self::NotShareable => "the device cannot be shared",
             Self::OutlivesHost => "it would end after its host while others wait for a whole device",
@@ -246,6 +254,7 @@ impl Reason {
             | Self::UserPolicy
             | Self::NeedsWall
             | Self::NoGuests
+            | Self::CopiesUnmeasured
             | Self::NotAllowed
             | Self::NotShareable
             | Self::OutlivesHost

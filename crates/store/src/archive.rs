@@ -3,6 +3,7 @@
 //! and no database (docs/decisions/0038-export-and-roles.md).
 
 use crate::{Durations, StoredProfile};
+use pillion_core::device::COPIES_MAX;
 use pillion_core::metric::Metrics;
 use pillion_core::name::NameSource;
 use pillion_core::profile::WorkloadProfile;
@@ -49,7 +50,7 @@ pub struct ObservationRecord {
     pub power_watts: Option<f64>,
     pub fits: bool,
     pub recorded_at: UnixTime,
-    /// Two to four, in the order of their starts.
+    /// Two to four, in the order of their starts; up to sixteen copies of one workload.
     pub tenants: Vec<TenantRecord>,
 }
 
@@ -329,8 +330,8 @@ fn check_profile(record: &ProfileRecord) -> Result<(), &'static str> {
 fn check_observation(record: &ObservationRecord) -> Result<(), &'static str> {
     are_texts(&[&record.device_model])?;
     are_amounts(&[record.power_watts])?;
-    if !(2..=4).contains(&record.tenants.len()) {
-        return Err("an observation of fewer than two or more than four tenants");
+    if !(2..=COPIES_MAX as usize).contains(&record.tenants.len()) {
+        return Err("an observation of fewer than two or more than sixteen tenants");
     }
     for tenant in &record.tenants {
         are_texts(&[tenant.workload.as_str()])?;

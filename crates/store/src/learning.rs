@@ -18,7 +18,7 @@ pub struct NewObservation {
     pub group: DecisionId,
     /// The device model.
     pub device_model: String,
-    /// Everybody who was together, two to four, in the order of their starts.
+    /// Everybody who was together, in the order of their starts: two to four, or up to sixteen copies of one workload.
     pub tenants: Vec<SharingTenant>,
     /// The device's mean power meanwhile, where known.
     pub power_watts: Option<f64>,

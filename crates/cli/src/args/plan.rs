@@ -123,8 +123,8 @@ pub struct PlanArgs {
     /// Whether caps may be set [default: on]
     #[arg(long, value_enum, help_heading = POLICY)]
     pub caps: Option<Switch>,
-    /// How many jobs may share a device, 1 to 4 [default: 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4), help_heading = POLICY)]
+    /// How many jobs may share a device, 1 to 16, of which more than 4 are copies of one workload [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16), help_heading = POLICY)]
     pub max_tenants: Option<u32>,
     /// Whether pairs outside the bounds are tried, where both jobs count their progress [default: off]
     #[arg(long, value_enum, help_heading = POLICY)]

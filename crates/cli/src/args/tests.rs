@@ -36,7 +36,7 @@ fn a_bad_value_is_answered_with_what_was_expected() {
         ("--max-slowdown nan", "'--max-slowdown <R>': a ratio from 1 to 10 is expected; write 1.25"),
         ("--broken-budget 2", "'--broken-budget <F>': a fraction from 0 to 1 is expected; write 0.02"),
         ("--device-memory 80G", "'--device-memory <BYTES>': a number of bytes is expected, 1 or more"),
-        ("--max-tenants 5", "'--max-tenants <N>': 5 is not in 1..=4"),
+        ("--max-tenants 17", "'--max-tenants <N>': 17 is not in 1..=16"),
         ("--caps maybe", "'--caps <CAPS>'"),
         ("--objective speed", "'--objective <OBJECTIVE>'"),
         (

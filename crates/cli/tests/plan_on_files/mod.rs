@@ -306,7 +306,7 @@ async fn options_that_make_no_sense_are_refused() {
         "--broken-budget 1.5",
         "--max-slowdown 0.5",
         "--device-memory 80G",
-        "--max-tenants 5",
+        "--max-tenants 17",
         "--mechanism mig",
         "--caps yes",
         "--candidates --parsable2",

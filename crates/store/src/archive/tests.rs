@@ -62,7 +62,7 @@ prop_compose! {
 
 prop_compose! {
     fn observation()(
-        tenants in vec((workload(), option::of(0.0..=1.0), option::of(amount()), any::<bool>()), 2..=4),
+        tenants in vec((workload(), option::of(0.0..=1.0), option::of(amount()), any::<bool>()), 2..=16),
         first in 1_u32..1000,
         power_watts in option::of(amount()),
         fits in any::<bool>(),

@@ -73,6 +73,10 @@ pub(crate) async fn what_a_sharing_does_not_tell_stays_unknown(store: Arc<dyn St
     let stranger = NewObservation { own: start(99), ..three };
     store.record_observation(&stranger, at(2)).await.expect_err("he was not there");
     assert_eq!(store.observations(0, 0).await.expect("read"), all);
+    let sixteen = NewObservation { tenants: (5..21).map(tenant).collect(), ..told(5, 6, 1.0) };
+    assert!(store.record_observation(&sixteen, at(3)).await.expect("recorded"));
+    let all = store.observations(0, 0).await.expect("read");
+    assert_eq!(all.iter().map(|one| one.observation.tenants.len()).collect::<Vec<_>>(), [3, 16]);
 }
 
 pub(crate) async fn observations_come_in_the_order_of_changes(store: Arc<dyn Store>) {
