@@ -178,6 +178,7 @@ fn view(devices: Devices) -> anyhow::Result<ClusterView> {
         devices: all.collect::<anyhow::Result<_>>()?,
         waiting: (0..JOBS).map(job).collect::<anyhow::Result<_>>()?,
         alone_claims: Vec::new(),
+        copies: pillion_pairing::CopyBook::default(),
         slices: pillion_pairing::mig::SliceBook::default(),
         profiles: ProfileBook::from((0..WORKLOADS).map(profile).collect::<Vec<_>>()),
         trials: pillion_pairing::TrialBook::default(),

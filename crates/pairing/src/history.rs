@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Observation {
     /// The device model.
     pub device_model: String,
-    /// Two to four, all by the same mechanism.
+    /// Two to four, all by the same mechanism; up to sixteen copies of one workload.
     pub tenants: Vec<ObservedTenant>,
     /// The device's mean power while all of them ran.
     pub power_watts: Option<f64>,

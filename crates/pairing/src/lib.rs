@@ -9,6 +9,7 @@
 
 pub mod allow;
 pub mod backtest;
+pub mod copies;
 pub mod files;
 pub mod fit;
 pub mod history;
@@ -25,6 +26,7 @@ mod trials;
 pub mod view;
 
 pub use allow::AllowList;
+pub use copies::{CopyBook, CopyKind, CopyRecord};
 pub use history::{Observation, ObservedTenant};
 pub use model::{Contention, InterferenceModel, Learned, PredictError, SpeedEstimate, TenantInput};
 pub use plan::{Candidate, Explanation, Member, Pairing, Plan, Reason, Role};

@@ -139,6 +139,7 @@ pub(crate) fn view(devices: Vec<DeviceView>, waiting: Vec<WaitingJob>) -> Cluste
         devices,
         waiting,
         alone_claims: Vec::new(),
+        copies: crate::CopyBook::default(),
         slices: crate::mig::SliceBook::default(),
         profiles: ProfileBook::from(known_profiles()),
         trials: crate::TrialBook::default(),

@@ -1,6 +1,7 @@
 //! The snapshot that a plan is made from. The scheduler fills it from Slurm, the agents and the store; `pillion plan`
 //! fills it from files; both can be saved as JSON and replayed.
 
+use crate::copies::CopyBook;
 use crate::mig::SliceBook;
 use crate::policy::{JobRules, Policy};
 use crate::trials::TrialBook;
@@ -38,6 +39,9 @@ pub struct ClusterView {
     /// What runs in instances have taught.
     #[serde(default, skip_serializing_if = "SliceBook::is_empty")]
     pub slices: SliceBook,
+    /// What was measured of copies of one workload together; empty where the site lets no more than four share a device.
+    #[serde(default, skip_serializing_if = "CopyBook::is_empty")]
+    pub copies: CopyBook,
     /// What is being tried, and what came of trials before.
     #[serde(default, skip_serializing_if = "TrialBook::is_empty")]
     pub trials: TrialBook,

@@ -150,6 +150,7 @@ pub(crate) fn view(workloads: Workloads, job_count: u32, device_count: u32, busy
         devices,
         waiting: (0..job_count).map(|number| job(workloads, &mut rng, number)).collect(),
         alone_claims: Vec::new(),
+        copies: pillion_pairing::CopyBook::default(),
         slices: pillion_pairing::mig::SliceBook::default(),
         profiles: ProfileBook::from(profiles(workloads)),
         trials: pillion_pairing::TrialBook::default(),

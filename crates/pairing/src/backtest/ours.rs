@@ -94,6 +94,7 @@ pub(super) fn view(backtest: &Backtest<'_>, queue: &Queue) -> ClusterView {
         devices: devices.collect(),
         waiting,
         alone_claims: Vec::new(),
+        copies: crate::CopyBook::default(),
         slices: crate::mig::SliceBook::default(),
         profiles: book,
         trials: crate::TrialBook::default(),

@@ -100,6 +100,7 @@ pub fn read(files: &PlanFiles<'_>, options: &FileOptions) -> Result<FromFiles, I
         devices,
         waiting,
         alone_claims: Vec::new(),
+        copies: crate::CopyBook::of(&observations),
         slices: crate::mig::SliceBook::default(),
         profiles: book(profiles),
         trials: crate::TrialBook::default(),

@@ -2,8 +2,11 @@
 
 use super::ground::{Ground, NODE, Profiles, RUNNING_ID_FIRST};
 use super::table::{InvalidFile, NamedText, Row, Table};
+use crate::planner::admit::SHARDS_MIN;
+use crate::planner::classes::Seats;
 use crate::planner::placement::shards;
 use crate::view::{DeviceView, Tenant, WaitingJob};
+use pillion_core::device::TENANTS_MAX;
 use pillion_core::isolation::Isolation;
 use pillion_core::{DecisionId, JobStart, Shards, SlowdownRatio, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use std::collections::BTreeMap;
@@ -14,6 +17,9 @@ const SECONDS_MAX: f64 = 1e9;
 /// What a queue may say besides the workload, and running jobs too.
 const OPTIONAL: [&str; 3] = ["user", "duration_seconds", "max_slowdown"];
 const RUNNING_OPTIONAL: [&str; 3] = ["cap_fraction", "ccs_mode", "remaining_seconds"];
+
+/// Who runs may be joined by three, as on any device.
+const SEATS: Seats = Seats { most: TENANTS_MAX, shards_min: SHARDS_MIN };
 
 /// Users by name, numbered as they come; jobs that name none are all of one.
 #[derive(Default)]
@@ -107,7 +113,7 @@ pub(super) fn read_running(
         let remaining = row.amount("remaining_seconds")?.map(|seconds| seconds.min(SECONDS_MAX));
         let profile = ground.profile(profiles, &job.workload);
         // Without telemetry nothing says how much it uses, and a joiner has to find room.
-        let shards: Shards = shards::of_host(shards::use_expected(profile, 0.0));
+        let shards: Shards = shards::of_host(shards::use_expected(profile, 0.0), SEATS);
         let tenant = Tenant {
             job_id: SlurmJobId::plain(id),
             uid: job.uid,

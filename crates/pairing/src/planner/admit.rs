@@ -3,7 +3,7 @@
 use crate::fit::{MemoryFit, least, scaled};
 use crate::model::SpeedEstimate;
 use crate::plan::Reason;
-use crate::planner::first_run;
+use crate::planner::{copies, first_run};
 use crate::policy::{FirstRuns, GuestRule, JobRules, Policy};
 use crate::view::{DeviceView, NodeView, Tenant, WaitingJob};
 use pillion_core::isolation::Isolation;
@@ -202,13 +202,15 @@ pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), 
         .filter_map(|tenant| tenant.sharing.ccs_mode())
         .min()
         .map_or(u32::MAX, u32::from);
-    let tenants_max = device.tenants.iter().map(|tenant| tenant.rules(policy).tenants_max).min().unwrap_or(0);
+    let wanted = device.tenants.iter().map(|tenant| tenant.rules(policy).tenants_max).min().unwrap_or(0);
+    let are_copies = copies::run_the_same(&device.tenants);
+    let tenants_max = copies::tenants_max(wanted, are_copies, device.mechanism);
     let is_full = device.tenants.len() >= tenants_max.min(mode_max) as usize;
     let has_instances = device.tenants.iter().any(|tenant| tenant.sharing.mechanism().has_instances());
     if device.tenants.is_empty() || !are_together || has_instances {
         return Err(Reason::NotShareable);
     }
-    if device.shards_free < SHARDS_MIN || is_full {
+    if device.shards_free < copies::shards_min(copies::climb(wanted, are_copies)) || is_full {
         return Err(Reason::NoShardsLeft);
     }
     let mut first_runs =

@@ -1,6 +1,7 @@
 //! From what was served to the plan: shares, limits, and for each job the partners that were considered, the rule that
 //! excluded each, and one sentence for people. The sentence never names another user's job or workload.
 
+mod booking;
 mod instance;
 mod words;
 
@@ -10,9 +11,7 @@ use crate::planner::candidates::Trial;
 use crate::planner::candidates::candidate_set::CandidateKey;
 use crate::planner::candidates::{CCS_MODE_SHARED, Evaluator};
 use crate::planner::classes::PlanContext;
-use crate::planner::first_run;
-use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, KindIndex, PlaceIndex};
-use crate::planner::placement::shards;
+use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, PlaceIndex};
 use crate::planner::placement::{Placement, Start};
 use crate::planner::selection;
 use pillion_core::share;
@@ -146,51 +145,6 @@ impl<'s, 'a> Explainer<'s, 'a> {
             gain: instance::gain(start, &shares),
             trial: trial_of(start).map(|trial| Fraction::clamped(trial.keep_probability)),
         }
-    }
-
-    /// What each starting job is booked with, and whether a lone one may be joined.
-    fn shares(&self, start: &Start) -> Vec<Shards> {
-        let geometry = self.context.devices[start.device].geometry.as_ref();
-        if let Some((own, geometry)) = start.instance.zip(geometry) {
-            return self.shares_of_instance(start, own, geometry);
-        }
-        let (context, kind) = (self.context, self.context.kind_of[start.device]);
-        let first = context.class_of[start.jobs[0]];
-        match (&start.evaluation, start.jobs.len()) {
-            (Some(evaluation), 2) => {
-                let both = [first, context.class_of[start.jobs[1]]];
-                let speeds = [0, 1].map(|index| evaluation.estimates[index].speed_fraction);
-                let uses = [0, 1].map(|index| self.use_expected(both[index], kind) * speeds[index]);
-                shards::of_pair(uses, context.tenants_max(both, None, evaluation.ccs_mode)).to_vec()
-            }
-            (Some(evaluation), _) => {
-                let device = &context.devices[start.device];
-                let others: u32 = device.tenants.iter().map(|tenant| u32::from(tenant.shards.count())).sum();
-                let (own_use, others_use) = (self.use_expected(first, kind), f64::from(others) / 100.0);
-                let taken = u32::try_from(device.tenants.len()).unwrap_or(u32::MAX).saturating_add(1);
-                let most = context.tenants_max([first, first], Some(start.device), evaluation.ccs_mode);
-                let joiners_left = most.saturating_sub(taken);
-                vec![shards::of_joiner(own_use, others_use, device.shards_free, joiners_left)]
-            }
-            (None, _) => {
-                vec![match self.evaluator.may_host(first, kind).and_then(|()| context.sharer(first, kind)) {
-                    Ok(_) => shards::of_host(self.use_expected(first, kind)),
-                    Err(why) => self.shards_of_first_run(why, first, kind).unwrap_or(Shards::ALL),
-                }]
-            }
-        }
-    }
-
-    /// What is booked for a workload that nobody has seen, where it may be joined later.
-    fn shards_of_first_run(&self, why_alone: Reason, class: ClassIndex, kind: KindIndex) -> Option<Shards> {
-        let context = self.context;
-        first_run::shards(why_alone, context.classes[class], context.kinds[kind], context.policy)
-    }
-
-    /// How much of such a device a job is expected to use, 0..=1; all of it where that is not known.
-    fn use_expected(&self, class: ClassIndex, kind: KindIndex) -> f64 {
-        let beyond = self.context.classes[class].use_beyond_fraction;
-        self.context.sharer(class, kind).map_or(1.0, |(profile, _)| shards::use_expected(profile, beyond))
     }
 
     fn member(&self, start: &Start, index: usize, position: usize, shares: &[Shards]) -> Member {

@@ -5,7 +5,7 @@ use pillion_core::isolation::Isolation;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::mig::SliceBook;
 use pillion_pairing::{
-    ClusterView, DeviceView, NodeView, ProfileBook, Tenant, TrialBook, UserPolicy, WaitingJob,
+    ClusterView, CopyBook, DeviceView, NodeView, ProfileBook, Tenant, TrialBook, UserPolicy, WaitingJob,
 };
 use rustc_hash::FxHashSet;
 
@@ -83,6 +83,7 @@ impl Pool<'_> {
             alone_claims: Vec::new(),
             profiles: ProfileBook::from(profiles),
             trials: TrialBook::default(),
+            copies: CopyBook::default(),
             slices: SliceBook::default(),
         })
     }

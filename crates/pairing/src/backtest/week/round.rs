@@ -98,6 +98,7 @@ fn cluster(round: &Round, names: &Names, devices: Vec<DeviceView>, waiting: Vec<
         devices,
         waiting,
         alone_claims: Vec::new(),
+        copies: crate::CopyBook::default(),
         slices: crate::mig::SliceBook::default(),
         profiles: ProfileBook::from(book),
     }

@@ -34,7 +34,7 @@ impl<'a> Evaluator<'_, 'a> {
             return self.evaluate(&tenants, device, None);
         }
         let in_halves = self.evaluate(&tenants, device, Some(CCS_MODE_SHARED));
-        if tenants_max(&tenants) <= 2 || !self.context.is_crowded {
+        if tenants_max(&tenants, device) <= 2 || !self.context.is_crowded {
             return in_halves;
         }
         let in_quarters = self.evaluate(&tenants, device, Some(CCS_MODE_CROWDED));

@@ -2,7 +2,7 @@
 
 use super::evaluation::Evaluation;
 use super::evaluator::Evaluator;
-use super::tenant::CandidateTenant;
+use super::tenant::{CandidateTenant, climb};
 use super::trial::WATCH_MARGIN_FRACTION;
 use super::worth::{self, Stay};
 use crate::model::{SpeedEstimate, TenantInput};
@@ -89,6 +89,9 @@ impl<'a> Evaluator<'_, 'a> {
         mode: Option<u8>,
     ) -> Result<f64, Reason> {
         let count = tenants.len() - 1;
+        if let Some(pair) = self.of_copies(&tenants[..count], &caps[..count], device, mode) {
+            return Ok(pair.iter().map(|estimate| estimate.speed_fraction).sum());
+        }
         let estimates = self.predict(&tenants[..count], &caps[..count], device, mode)?;
         Ok(estimates.iter().map(|estimate| estimate.speed_fraction).sum())
     }
@@ -145,6 +148,11 @@ impl<'a> Evaluator<'_, 'a> {
         device: &DeviceView,
         mode: Option<u8>,
     ) -> Result<Rc<Vec<SpeedEstimate>>, Reason> {
+        if tenants.len() > 2
+            && let Some(copies) = self.of_copies(tenants, caps, device, mode)
+        {
+            return Ok(copies);
+        }
         let capped = tenants.iter().zip(caps);
         let capped =
             capped.map(|(tenant, cap)| (tenant.profile, cap.map_or(f64::MAX, Fraction::value).to_bits()));
@@ -160,6 +168,24 @@ impl<'a> Evaluator<'_, 'a> {
             self.found.predictions.borrow_mut().insert(key, estimates.clone());
         }
         estimates.ok_or(Reason::UnknownWorkload)
+    }
+
+    /// How fast copies are that go up step by step, by what was measured of them; `None` where nothing was. Two that would start are as
+    /// any two.
+    fn of_copies(
+        &self,
+        tenants: &[CandidateTenant<'_>],
+        caps: &[Option<Fraction>],
+        device: &DeviceView,
+        mode: Option<u8>,
+    ) -> Option<Rc<Vec<SpeedEstimate>>> {
+        let are_alike = caps.iter().all(|cap| *cap == caps[0]);
+        if tenants.len() < 2 || !are_alike || !climb(tenants) {
+            return None;
+        }
+        let ladder = self.ladder(tenants, Sharing::by(device.mechanism, caps[0], mode), &device.model);
+        let speed = ladder.speed(&self.inputs(tenants, caps, device, mode), &device.model)?;
+        Some(Rc::new(vec![speed; tenants.len()]))
     }
 
     /// The same with the doubt about profiles that are of a first run's minutes only.

@@ -17,8 +17,8 @@ pub(crate) use evaluation::{Evaluation, Trial};
 pub(crate) use evaluator::Evaluator;
 
 use crate::plan::Reason;
-use crate::planner::admit;
 use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex};
+use crate::planner::{admit, copies};
 use crate::view::DeviceView;
 use caps::{CAP_GAIN_MIN, CapSlot};
 use pillion_core::{Fraction, WorkloadKey};
@@ -107,7 +107,7 @@ impl<'a> Evaluator<'_, 'a> {
         for host in hosts {
             admit::owners_may_share(host.owner, joiner.owner)?;
         }
-        if tenants.len() > tenants_max(tenants) as usize {
+        if tenants.len() > tenants_max(tenants, device) as usize {
             return Err(Reason::NotShareable);
         }
         let need = tenants.iter().map(|tenant| tenant.memory_bytes).fold(0_u64, u64::saturating_add);
@@ -219,8 +219,8 @@ impl<'a> Evaluator<'_, 'a> {
 }
 
 /// How many the strictest of them lets a device have.
-fn tenants_max(tenants: &[CandidateTenant<'_>]) -> u32 {
-    tenants.iter().map(|tenant| tenant.owner.rules.tenants_max).min().unwrap_or(1)
+fn tenants_max(tenants: &[CandidateTenant<'_>], device: &DeviceView) -> u32 {
+    copies::tenants_max(tenant::wanted(tenants), tenant::are_copies(tenants), device.mechanism)
 }
 
 /// Whether a tenant that may be capped is: those that run already keep what they have.

@@ -3,12 +3,15 @@
 use super::caps::CapSlot;
 use super::evaluator::Evaluator;
 use super::worth;
+use crate::copies::CopyKind;
 use crate::plan::Reason;
 use crate::planner::admit::{self, Owner};
+use crate::planner::copies::{self, Ladder};
 use crate::planner::first_run;
 use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex, ProfileIndex};
 use crate::view::{DeviceView, Tenant};
 use pillion_core::SlowdownRatio;
+use pillion_core::share::Sharing;
 
 /// A tenant of a candidate: a job that would share, or shares already.
 #[derive(Clone, Copy)]
@@ -42,7 +45,58 @@ impl<'a> Evaluator<'_, 'a> {
             return Err(Reason::UnknownWorkload);
         }
         tenants.push(joiner);
+        self.climbed(tenants, host)
+    }
+
+    /// The same, where they are copies of one workload of which more than four may be: under one cap, and each step after the one
+    /// before it was measured. Whoever is none needs the shards that anybody needs.
+    fn climbed(
+        &self,
+        mut tenants: Vec<CandidateTenant<'a>>,
+        host: &DeviceView,
+    ) -> Result<Vec<CandidateTenant<'a>>, Reason> {
+        if host.shards_free < copies::shards_min(climb(&tenants)) {
+            return Err(Reason::NoShardsLeft);
+        }
+        let count = tenants.len();
+        if count <= 2 || !climb(&tenants) {
+            return Ok(tenants);
+        }
+        let CapSlot::Fixed(cap) = tenants[0].cap else { return Err(Reason::CopiesUnmeasured) };
+        if tenants[count - 1].cap == CapSlot::Free {
+            tenants[count - 1].cap = CapSlot::Fixed(cap);
+        }
+        if tenants.iter().any(|tenant| tenant.cap != CapSlot::Fixed(cap)) {
+            return Err(Reason::CopiesUnmeasured);
+        }
+        // A cap in the environment its job can take off: what a copy of another user is promised must hold without it.
+        if cap.is_some() && tenants.iter().any(|tenant| tenant.owner.uid != tenants[0].owner.uid) {
+            return Err(Reason::PromiseAtRisk);
+        }
+        let mode = host.tenants.iter().find_map(|tenant| tenant.sharing.ccs_mode());
+        let promises = tenants.iter().map(|tenant| tenant.promise);
+        let strictest = promises.min_by(|a, b| a.value().total_cmp(&b.value()));
+        let ladder = self.ladder(&tenants, Sharing::by(host.mechanism, cap, mode), &host.model);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        ladder.may_be(count, strictest.ok_or(Reason::NotShareable)?)?;
         Ok(tenants)
+    }
+
+    /// What is known of copies of what the first of these runs.
+    pub(super) fn ladder(
+        &self,
+        tenants: &[CandidateTenant<'_>],
+        sharing: Sharing,
+        device_model: &str,
+    ) -> Ladder<'a> {
+        let policy = self.context.policy;
+        // How fast a counter counts is its user's to say: of others that is believed where the site says so.
+        let mut owners = tenants.iter().map(|tenant| [tenants[0].owner, tenant.owner]);
+        let believes_counters =
+            owners.all(|both| policy.watch_believes.lets(both.map(|owner| (owner.uid, owner.account))));
+        let workload = &self.context.profiles[tenants[0].profile].workload;
+        let kind = CopyKind::new(workload, device_model, sharing);
+        Ladder { book: &self.context.view.copies, kind, believes_counters }
     }
 
     /// Two waiting jobs, by class.
@@ -116,4 +170,19 @@ impl<'a> Evaluator<'_, 'a> {
             may_be_tried: owner.rules.trials,
         })
     }
+}
+
+/// How many the strictest of their rules lets a device have.
+pub(super) fn wanted(tenants: &[CandidateTenant<'_>]) -> u32 {
+    tenants.iter().map(|tenant| tenant.owner.rules.tenants_max).min().unwrap_or(1)
+}
+
+/// Whether all run the same, by one profile: of minutes, each has its own.
+pub(super) fn are_copies(tenants: &[CandidateTenant<'_>]) -> bool {
+    tenants.windows(2).all(|two| two[0].profile == two[1].profile)
+}
+
+/// Whether they go up step by step.
+pub(super) fn climb(tenants: &[CandidateTenant<'_>]) -> bool {
+    copies::climb(wanted(tenants), are_copies(tenants))
 }

@@ -3,16 +3,20 @@
 
 pub(crate) mod places;
 
+use crate::copies::CopyKind;
 use crate::model::InterferenceModel;
 use crate::plan::Reason;
 use crate::planner::admit;
+use crate::planner::copies::{self, Ladder};
 use crate::planner::index::{
     ClassIndex, DemandIndex, DeviceIndex, JobIndex, KindIndex, NodeIndex, ProfileIndex,
 };
 use crate::planner::trial::{Trials, WatchedPairs};
 use crate::policy::Policy;
-use crate::view::{ClusterView, DeviceView, NodeView, WaitingJob};
+use crate::view::{ClusterView, DeviceView, NodeView, Tenant, WaitingJob};
+use pillion_core::device::TENANTS_MAX;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::share::Sharing;
 use pillion_core::{NodeName, SlurmJobId, WorkloadKey};
 use places::{Places, grouped};
 use rustc_hash::FxHashMap;
@@ -27,6 +31,15 @@ const DURATION_STEP: f64 = 1.05;
 
 /// For each class and kind a profile and the device memory that it is admitted with, or why it may not share.
 pub(crate) type Sharers = TiVec<ClassIndex, TiVec<KindIndex, Result<(ProfileIndex, u64), Reason>>>;
+
+/// For how many tenants a device has shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seats {
+    /// All of them.
+    pub(crate) most: u32,
+    /// What each needs at least.
+    pub(crate) shards_min: u32,
+}
 
 /// What every step of one plan knows.
 pub(crate) struct PlanContext<'a> {
@@ -150,18 +163,35 @@ impl<'a> PlanContext<'a> {
         }
     }
 
-    /// How many tenants a device may have with these two, and with who runs there, in this mode of a card.
+    /// How many tenants shards are left for on a device with these two, and with who runs there, in this mode of a card, and how
+    /// many for each: of copies that go up step by step as many as what was measured lets come.
     pub(crate) fn tenants_max(
         &self,
         classes: [ClassIndex; 2],
+        kind: KindIndex,
         device: Option<DeviceIndex>,
-        mode: Option<u8>,
-    ) -> u32 {
-        let new = classes.into_iter().map(|class| self.classes[class].rules(self.policy));
-        let here = device.into_iter().flat_map(|device| &self.devices[device].tenants);
-        let all = new.chain(here.map(|tenant| tenant.rules(self.policy)));
-        let most = all.map(|rules| rules.tenants_max).min().unwrap_or(1);
-        mode.map_or(u32::MAX, u32::from).min(most)
+        sharing: Sharing,
+    ) -> Seats {
+        let new = classes.map(|class| self.classes[class]);
+        let here = device.map_or(&[][..], |device| &self.devices[device].tenants);
+        let rules =
+            new.iter().map(|job| job.rules(self.policy)).chain(here.iter().map(|own| own.rules(self.policy)));
+        let wanted = rules.map(|rules| rules.tenants_max).min().unwrap_or(1);
+        let runs_it =
+            |own: &Tenant| own.workload.as_ref() == Some(&new[0].workload) && own.first_run.is_none();
+        let are_copies = new[0].workload == new[1].workload && here.iter().all(runs_it);
+        let mode_max = sharing.ccs_mode().map_or(u32::MAX, u32::from);
+        let (mechanism, model) = (self.kinds[kind].mechanism, &self.kinds[kind].model);
+        let most = copies::tenants_max(wanted, are_copies, mechanism).min(mode_max);
+        let climbs = copies::climb(wanted, are_copies);
+        if !climbs {
+            return Seats { most, shards_min: copies::shards_min(climbs) };
+        }
+        let kind = CopyKind::new(&new[0].workload, model, sharing);
+        let ladder = Ladder { book: &self.view.copies, kind, believes_counters: true };
+        // As many as may be of any, until copies are known to be more.
+        let reach = ladder.reach(most, new[0].slowdown_ratio_max).max(TENANTS_MAX);
+        Seats { most: reach.min(most), shards_min: copies::shards_min(climbs) }
     }
 
     /// The node of a device that takes something now.

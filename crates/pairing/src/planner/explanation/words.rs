@@ -9,6 +9,9 @@ use crate::view::FirstRun;
 use pillion_core::mig::Slot;
 use pillion_core::{Fraction, SlowdownRatio};
 
+/// Of more than these not each one's speed is told.
+const SPEEDS_NAMED_MAX: usize = 4;
+
 /// A job whose user has it measured under a cap.
 pub(super) fn measured_text(cap: Fraction) -> String {
     format!("starts alone with {:.0} % of the device: {}", cap.value() * 100.0, Reason::MeasuredAlone.text())
@@ -22,8 +25,7 @@ pub(super) fn member_text(
     first: Option<&FirstRun>,
 ) -> String {
     let estimates = evaluation.iter().flat_map(|evaluation| evaluation.estimates.iter());
-    let speeds: Vec<String> = estimates.map(|own| format!("{:.2}", own.speed_fraction)).collect();
-    let speeds = speeds.join(" and ");
+    let speeds = speeds_text(estimates.map(|own| own.speed_fraction));
     let gain = evaluation.map_or(0.0, |evaluation| evaluation.gain);
     match reason {
         Reason::Paired => format!("shares a device: expected speeds {speeds} of solo, gain {gain:.2}"),
@@ -64,6 +66,17 @@ pub(super) fn member_text(
         }
         other => format!("starts alone with the whole device: {}", other.text()),
     }
+}
+
+/// Of many, who are copies then, the slowest stands for all.
+fn speeds_text(speeds: impl Iterator<Item = f64>) -> String {
+    let speeds: Vec<f64> = speeds.collect();
+    if speeds.len() > SPEEDS_NAMED_MAX {
+        let slowest = speeds.iter().copied().fold(f64::INFINITY, f64::min);
+        return format!("{slowest:.2} or more (of {})", speeds.len());
+    }
+    let speeds: Vec<String> = speeds.iter().map(|speed| format!("{speed:.2}")).collect();
+    speeds.join(" and ")
 }
 
 /// A job that has an instance to itself.

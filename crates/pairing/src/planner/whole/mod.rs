@@ -218,6 +218,7 @@ fn with(
         waiting,
         alone_claims: Vec::new(),
         profiles: view.profiles.clone(),
+        copies: view.copies.clone(),
         slices: view.slices.clone(),
         trials: view.trials.clone(),
     }

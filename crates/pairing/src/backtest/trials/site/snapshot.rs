@@ -60,6 +60,7 @@ impl Site<'_> {
             revision: self.view.revision,
             nodes: self.view.nodes.clone(),
             alone_claims: Vec::new(),
+            copies: crate::CopyBook::default(),
             slices: crate::mig::SliceBook::default(),
             profiles: self.view.profiles.clone(),
         };
