@@ -21,6 +21,7 @@ use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use crate::view::{Combination, Watched};
 use pillion_auth::Refusals;
 use pillion_config::PlainJobs;
+use pillion_core::device::TENANTS_MAX;
 use pillion_core::heartbeat::Mode;
 use pillion_core::invariant::Violation;
 use pillion_core::{Clock, GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId, report};
@@ -99,6 +100,11 @@ impl Settings {
     /// The site's policy, as it is asked of one job.
     pub fn by_job(&self) -> ByJob<'_> {
         ByJob { policy: &self.policy, own: &self.job_policy, pace: &self.pace }
+    }
+
+    /// Whether some jobs may have more than four on their device: copies of one workload.
+    pub fn has_copies(&self) -> bool {
+        self.policy.tenants_max.max(self.job_policy.tenants_max()) > TENANTS_MAX
     }
 
     /// Whether jobs in observed partitions are decided on, and nothing done of it.

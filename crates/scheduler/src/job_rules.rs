@@ -40,6 +40,11 @@ impl JobPolicy {
         all.find(|(_, own)| own.matches(&job.partition, &job.account, &job.qos))
     }
 
+    /// How many tenants an override lets a device have at most; 0 where none says so.
+    pub fn tenants_max(&self) -> u32 {
+        self.overrides.iter().filter_map(|own| own.tenants_max).max().unwrap_or(0)
+    }
+
     /// Whether every job that names no promise is promised the same.
     pub fn promises_all_the_same(&self) -> bool {
         self.overrides.iter().all(|own| own.slowdown_ratio_max.is_none())

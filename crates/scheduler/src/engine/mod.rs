@@ -8,7 +8,7 @@ use crate::context::{Context, Settings};
 use crate::job_rules::decided_on;
 use crate::scan::{Scan, is_waiting};
 use crate::tick_error::TickError;
-use crate::view::{Charged, Sources, TrialHistory, TrialSources, cluster_view};
+use crate::view::{Charged, CopyHistory, Sources, TrialHistory, TrialSources, cluster_view};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, JobStart, NodeName, Revision, SlurmJobId, UserId, WorkloadKey};
 use pillion_pairing::{ClusterView, Explanation, FirstRun, Pairing, Plan, Reason, WaitingJob, plan};
@@ -29,12 +29,14 @@ pub struct Engine {
     written: Mutex<Written>,
     /// What came of sharings before, where trials are wanted.
     history: Mutex<Arc<TrialHistory>>,
+    /// What was measured of copies of one workload, where more than four may share a device.
+    copies: Mutex<Arc<CopyHistory>>,
 }
 
 impl Engine {
     /// An engine that predicts with the context's model.
     pub fn new(context: Arc<Context>) -> Self {
-        Self { context, written: Mutex::default(), history: Mutex::default() }
+        Self { context, written: Mutex::default(), history: Mutex::default(), copies: Mutex::default() }
     }
 
     /// Plans once and commits.
@@ -96,7 +98,7 @@ impl Engine {
         let drains = context.store.drains().await?;
         let (owed, charged) = (self.owed().await?, self.charged().await?);
         let agents = context.agents.all();
-        let history = self.history().await?;
+        let (history, copies) = (self.history().await?, self.copies().await?);
         let board = context.board();
         let view = cluster_view(Sources {
             revision,
@@ -119,6 +121,7 @@ impl Engine {
             steadfast: &board.steadfast,
             restarts_by_consent: context.settings.restarts_by_consent,
             watched: &board.watched,
+            copies: copies.book(),
             trials: history.as_deref().map(|history| TrialSources {
                 pace: &context.settings.pace,
                 speeds: &board.speeds,

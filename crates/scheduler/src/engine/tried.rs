@@ -4,7 +4,7 @@
 use super::Engine;
 use crate::scan::Scan;
 use crate::tick_error::TickError;
-use crate::view::TrialHistory;
+use crate::view::{CopyHistory, TrialHistory};
 use pillion_core::JobStart;
 use pillion_pairing::{Pairing, Plan, Reason};
 use std::collections::BTreeSet;
@@ -34,6 +34,24 @@ impl Engine {
         let history = Arc::new(history);
         *self.history.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&history);
         Ok(Some(history))
+    }
+
+    /// What was measured of copies of one workload, with what is new; nothing where the site lets no more than four share.
+    pub(super) async fn copies(&self) -> Result<Arc<CopyHistory>, TickError> {
+        let known = Arc::clone(&self.copies.lock().unwrap_or_else(PoisonError::into_inner));
+        if !self.context.settings.has_copies() {
+            return Ok(known);
+        }
+        let most = self.context.settings.training.observations_max;
+        let new = self.context.store.observations(known.horizon(), most).await?;
+        if new.is_empty() {
+            return Ok(known);
+        }
+        let mut copies = CopyHistory::clone(&known);
+        copies.learn(&new);
+        let copies = Arc::new(copies);
+        *self.copies.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&copies);
+        Ok(copies)
     }
 
     /// Takes those out of the plan that presuppose a start once more which there would not be: of whoever wrote `--no-requeue`, and of

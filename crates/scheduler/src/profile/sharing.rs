@@ -3,8 +3,10 @@
 
 use super::speed::MeasuredSpeed;
 use pillion_core::decision::MemberState;
+use pillion_core::device::{COPIES_MAX, TENANTS_MAX};
 use pillion_core::report::JobSummary;
 use pillion_core::{JobStart, UnixTime, WorkloadKey};
+use pillion_pairing::CopyKind;
 use pillion_slurm::Ending;
 use pillion_store::{
     Decision, MeasuredRun, Member, NewObservation, SharingTenant, Store, StoreError, StoredProfile,
@@ -13,8 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The part of its shared time that a tenant must have spent beside the same partners.
 const SAME_PARTNERS_FRACTION_MIN: f64 = 0.9;
-/// The most tenants that an observation tells of.
-const TENANTS_MAX: usize = 4;
+
+/// The part of it in which there were as many copies of one workload. Each place that is left and taken again stands free for a
+/// moment, and many do while a run lasts; with one less for so long the speed of all is hardly another.
+const SAME_COUNT_FRACTION_MIN: f64 = 0.8;
 
 /// Another tenant of the device.
 struct Neighbour {
@@ -54,7 +58,12 @@ pub(super) async fn observe(
         let Some(neighbour) = neighbour(store, *start, decision).await? else { return Ok(None) };
         neighbours.push(neighbour);
     }
-    let Some(partners) = partners(&run.summary, neighbours) else { return Ok(None) };
+    let partners = if are_copies(own, &neighbours, &run.device_model) {
+        copies(&run.summary, neighbours)
+    } else {
+        partners(&run.summary, neighbours)
+    };
+    let Some(partners) = partners else { return Ok(None) };
     let peak_of = |workload: &WorkloadKey, seen: Option<u64>| {
         let known = profiles
             .iter()
@@ -153,6 +162,53 @@ fn partners(run: &JobSummary, neighbours: Vec<Neighbour>) -> Option<Vec<Neighbou
     if let [_] = neighbours.as_slice() {
         return Some(neighbours);
     }
+    let present = spans(run, &neighbours);
+    let mut seconds: BTreeMap<BTreeSet<usize>, f64> = BTreeMap::new();
+    for (there, span) in present {
+        *seconds.entry(there).or_default() += span;
+    }
+    let most = longest(seconds, SAME_PARTNERS_FRACTION_MIN)?;
+    (most.len() < TENANTS_MAX as usize).then(|| {
+        let chosen = neighbours.into_iter().enumerate().filter(|(index, _)| most.contains(index));
+        chosen.map(|(_, neighbour)| neighbour).collect()
+    })
+}
+
+/// Whether all of them, and the run itself, are copies of one workload that share the device in one way.
+fn are_copies(own: &Member, neighbours: &[Neighbour], device_model: &str) -> bool {
+    let kind = |tenant: &SharingTenant| CopyKind::new(&tenant.workload, device_model, tenant.sharing);
+    let of_own = kind(&tenant(own));
+    neighbours.iter().all(|neighbour| kind(&neighbour.tenant) == of_own)
+}
+
+/// Copies stand for each other: one that ends and whose place another takes changes nothing. As many as were there for nearly all of
+/// the shared time, those that were there the longest; `None` where they were now more and now fewer.
+fn copies(run: &JobSummary, neighbours: Vec<Neighbour>) -> Option<Vec<Neighbour>> {
+    let mut of_each = vec![0.0; neighbours.len()];
+    let mut seconds: BTreeMap<usize, f64> = BTreeMap::new();
+    for (there, span) in spans(run, &neighbours) {
+        for index in &there {
+            of_each[*index] += span;
+        }
+        *seconds.entry(there.len()).or_default() += span;
+    }
+    // Whoever was looked at for a moment only, with one beside it, says what it says.
+    let count = if neighbours.len() == 1 { 1 } else { longest(seconds, SAME_COUNT_FRACTION_MIN)? };
+    let mut of_all: Vec<(f64, Neighbour)> = of_each.into_iter().zip(neighbours).collect();
+    of_all.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    (count < COPIES_MAX as usize)
+        .then(|| of_all.into_iter().take(count).map(|(_, neighbour)| neighbour).collect())
+}
+
+/// What was so for nearly all of the time.
+fn longest<K: Ord>(seconds: BTreeMap<K, f64>, fraction_min: f64) -> Option<K> {
+    let total: f64 = seconds.values().sum();
+    let (most, longest) = seconds.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (longest > 0.0 && longest >= fraction_min * total).then_some(most)
+}
+
+/// Who was beside the run, from change to change, and for how many seconds.
+fn spans(run: &JobSummary, neighbours: &[Neighbour]) -> Vec<(BTreeSet<usize>, f64)> {
     let (begin, end) = (run.started_at.seconds(), run.ended_at.seconds());
     let mut edges: Vec<f64> = neighbours
         .iter()
@@ -160,7 +216,7 @@ fn partners(run: &JobSummary, neighbours: Vec<Neighbour>) -> Option<Vec<Neighbou
         .map(|edge| edge.seconds().clamp(begin, end))
         .collect();
     edges.sort_by(f64::total_cmp);
-    let mut seconds: BTreeMap<BTreeSet<usize>, f64> = BTreeMap::new();
+    let mut spans = Vec::new();
     for two in edges.windows(2) {
         let middle = f64::midpoint(two[0], two[1]);
         let there = neighbours.iter().enumerate().filter(|(_, neighbour)| {
@@ -168,17 +224,10 @@ fn partners(run: &JobSummary, neighbours: Vec<Neighbour>) -> Option<Vec<Neighbou
         });
         let present: BTreeSet<usize> = there.map(|(index, _)| index).collect();
         if !present.is_empty() {
-            *seconds.entry(present).or_default() += two[1] - two[0];
+            spans.push((present, two[1] - two[0]));
         }
     }
-    let total: f64 = seconds.values().sum();
-    let (most, longest) = seconds.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let is_one_set =
-        longest > 0.0 && longest >= SAME_PARTNERS_FRACTION_MIN * total && most.len() < TENANTS_MAX;
-    is_one_set.then(|| {
-        let chosen = neighbours.into_iter().enumerate().filter(|(index, _)| most.contains(index));
-        chosen.map(|(_, neighbour)| neighbour).collect()
-    })
+    spans
 }
 
 /// From when to when all of them were there.

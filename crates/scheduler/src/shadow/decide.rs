@@ -8,8 +8,8 @@ use crate::view::{Charged, Sources, cluster_view};
 use pillion_core::share::Sharing;
 use pillion_core::{JobStart, Revision, SlowdownRatio, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::{
-    ClusterView, DeviceView, InterferenceModel, Member, Pairing, Plan, Policy, SpeedEstimate, Tenant,
-    TenantInput, WaitingJob, plan,
+    ClusterView, CopyBook, DeviceView, InterferenceModel, Member, Pairing, Plan, Policy, SpeedEstimate,
+    Tenant, TenantInput, WaitingJob, plan,
 };
 use pillion_slurm::{Job, JobState};
 use pillion_store::{NewMember, ObservedJob, ShadowDecision, ShadowNeighbour, StoredProfile};
@@ -123,6 +123,8 @@ fn view_of(pool: &Pool, minds: &Minds<'_>, ground: &Ground<'_>) -> ClusterView {
         steadfast: &BTreeSet::new(),
         watched: &BTreeMap::new(),
         restarts_by_consent: false,
+        // Nobody runs there together, so nothing is measured of three: two share.
+        copies: &CopyBook::default(),
         trials: None,
     })
 }

@@ -294,6 +294,7 @@ fn view() -> ClusterView {
         }],
         waiting: vec![job(1, "a"), job(2, "b")],
         alone_claims: Vec::new(),
+        copies: pillion_pairing::CopyBook::default(),
         slices: pillion_pairing::mig::SliceBook::default(),
         profiles: vec![profile("a"), profile("b")].into(),
         trials: pillion_pairing::TrialBook::default(),

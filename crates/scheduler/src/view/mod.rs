@@ -1,6 +1,7 @@
 //! Makes the engine's snapshot from the last scan, the active decisions, the agents and the profiles: pure.
 
 mod charged;
+mod copies;
 mod order;
 mod request;
 mod sources;
@@ -8,6 +9,7 @@ mod trial_history;
 mod trials;
 
 pub use charged::Charged;
+pub use copies::CopyHistory;
 pub use request::gpu_type_names;
 pub use sources::{Sources, TrialSources};
 pub(crate) use trial_history::Combination;
@@ -59,6 +61,7 @@ pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
         waiting,
         alone_claims: alone_claims(&planned, sources.scan),
         profiles: book,
+        copies: sources.copies.clone(),
         slices: SliceBook::default(),
         trials,
     }

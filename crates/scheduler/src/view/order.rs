@@ -259,6 +259,7 @@ mod tests {
             steadfast: &std::collections::BTreeSet::new(),
             watched: &std::collections::BTreeMap::new(),
             restarts_by_consent: true,
+            copies: &pillion_pairing::CopyBook::default(),
             trials: None,
         };
         ordered(waiting.iter().collect(), sources).into_iter().map(|job| job.id.id).collect()

@@ -10,7 +10,7 @@ use crate::pace::settings::PaceSettings;
 use crate::scan::Scan;
 use pillion_core::invariant::Violation;
 use pillion_core::{GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId};
-use pillion_pairing::Policy;
+use pillion_pairing::{CopyBook, Policy};
 use pillion_store::{Decision, Drain, Member, StoredProfile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -69,6 +69,8 @@ pub struct Sources<'a> {
     pub restarts_by_consent: bool,
     /// What the watch saw of two, also of those that are apart again.
     pub watched: &'a BTreeMap<Combination, Watched>,
+    /// What was measured of copies of one workload; empty where the site lets no more than four share.
+    pub copies: &'a CopyBook,
     /// What trials are made from; absent = the site wants none.
     pub trials: Option<TrialSources<'a>>,
     /// Extra names by device model under which users may ask for it.

@@ -126,6 +126,7 @@ fn view_beside(world: World, agent: AgentState) -> ClusterView {
         steadfast: &world.steadfast,
         watched: &world.watched,
         restarts_by_consent: true,
+        copies: &pillion_pairing::CopyBook::default(),
         trials: None,
     })
 }

@@ -160,7 +160,7 @@ impl World {
         let member = |id: &u32| NewMember {
             start: start(*id),
             uid: UserId(1000 + *id),
-            workload: workload(*id),
+            workload: workload(ran_by(*id)),
             role: Role::Host,
             sharing: Sharing::by(Mechanism::Mps, (*id == 2).then(|| Fraction::clamped(0.4)), None),
             ..member(Planned).plan
@@ -181,6 +181,11 @@ impl World {
         }
         decision_id
     }
+}
+
+/// From job ten on all are copies of one.
+fn ran_by(id: u32) -> u32 {
+    if id >= 10 { 1 } else { id }
 }
 
 fn workload(which: u32) -> WorkloadKey {
@@ -262,6 +267,47 @@ async fn three_who_were_always_there_are_one_observation_of_three() {
     let all = world.tick().await;
     assert_eq!(all.len(), 1, "{all:?}");
     assert!(speeds(&all[0]).iter().all(Option::is_some));
+}
+
+#[tokio::test]
+async fn copies_that_take_each_others_places_are_as_many_as_they_were() {
+    // Two were always beside it but for a moment, and they were three.
+    for (second_from, expected) in [(405, 1), (460, 0)] {
+        let mut world = World::new().await;
+        let group = world.plan(None, &[10]).await;
+        for id in 11..=13 {
+            world.plan(Some(group), &[id]).await;
+        }
+        world.tell(&Told::new(11, 300, 400), 1).await;
+        world.tell(&Told::new(12, second_from, 500), 1).await;
+        world.tell(&Told::new(13, 300, 500), 1).await;
+        world.tell(&Told::new(10, 300, 500).beside(&[11, 12, 13]).at_speed(0.9), 1).await;
+        let all = world.tick().await;
+        assert_eq!(all.len(), expected, "{all:?}");
+        if let Some(one) = all.first() {
+            assert_eq!(one.starts, [start(10), start(11), start(13)], "whoever was there the longest");
+            assert_eq!(speeds(one), [Some(0.9), None, None]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn sixteen_copies_are_one_observation() {
+    let mut world = World::new().await;
+    let group = world.plan(None, &[10]).await;
+    for id in 11..=26 {
+        world.plan(Some(group), &[id]).await;
+    }
+    for id in 10..=24 {
+        world.tell(&Told::new(id, 300, 500), 1).await;
+    }
+    for id in [25, 26] {
+        let others: Vec<u32> = (10..id).collect();
+        world.tell(&Told::new(id, 300, 500).beside(&others).at_speed(0.9), 1).await;
+    }
+    let all = world.tick().await;
+    assert_eq!(all.len(), 1, "seventeen are none: {all:?}");
+    assert_eq!(all[0].starts.len(), 16);
 }
 
 #[tokio::test]

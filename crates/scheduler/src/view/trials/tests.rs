@@ -77,6 +77,7 @@ fn made(
         steadfast: &[start(9)].into(),
         watched: &seen.into_iter().map(|seen| (seen.combination(), seen)).collect(),
         restarts_by_consent: true,
+        copies: &pillion_pairing::CopyBook::default(),
         trials: Some(own),
     };
     book(waiting, own, sources)
