@@ -2,8 +2,10 @@
 //! replayed; each group's estimate is held against what was measured.
 
 use super::score::{as_float, keeps_one};
+use crate::copies::{CopyBook, CopyKind};
 use crate::history::Observation;
-use crate::model::{InterferenceModel, TenantInput, TrainOptions, train};
+use crate::model::{InterferenceModel, PredictError, SpeedEstimate, TenantInput, TrainOptions, train};
+use crate::planner::copies::Ladder;
 use crate::view::ProfileBook;
 use pillion_core::SlowdownRatio;
 use pillion_core::profile::WorkloadProfile;
@@ -20,10 +22,14 @@ pub enum Seen {
     Pairs,
     /// All pairs, and all groups that are smaller.
     Smaller,
+    /// As many copies as there are but one: what they do together is foretold from that, as on a cluster where more than four copies
+    /// share (docs/decisions/0037-replicas.md).
+    OneLess,
 }
 
 impl Seen {
-    const ALL: [Self; 3] = [Self::Nothing, Self::Pairs, Self::Smaller];
+    /// What the model may have seen.
+    const OF_MODEL: [Self; 3] = [Self::Nothing, Self::Pairs, Self::Smaller];
 }
 
 /// The groups of one size, as the model foretells them.
@@ -61,21 +67,66 @@ pub fn scores(
     let kinds: BTreeSet<(bool, usize)> = groups.iter().map(kind).collect();
     let mut scores = Vec::new();
     for (are_copies, tenants) in kinds {
-        for seen in Seen::ALL {
-            let smaller = groups.iter().filter(|group| group.tenants.len() < tenants);
+        let smaller = groups.iter().filter(|group| group.tenants.len() < tenants);
+        let of_kind = || groups.iter().filter(|group| kind(group) == (are_copies, tenants));
+        for seen in Seen::OF_MODEL {
             let known: Vec<Observation> = match seen {
-                Seen::Nothing => Vec::new(),
                 Seen::Pairs => pairs.to_vec(),
-                Seen::Smaller => pairs.iter().chain(smaller).cloned().collect(),
+                Seen::Smaller => pairs.iter().chain(smaller.clone()).cloned().collect(),
+                Seen::Nothing | Seen::OneLess => Vec::new(),
             };
             let model = train(profiles, &known, &TrainOptions::default());
-            let of_kind = groups.iter().filter(|group| kind(group) == (are_copies, tenants));
             let mut tally = Tally::default();
-            of_kind.for_each(|group| tally.add(profiles, &model, group, promise));
+            of_kind().for_each(|group| tally.add(profiles, &model, group, promise));
             scores.push(tally.score((are_copies, tenants), seen));
+        }
+        if are_copies && tenants > 2 {
+            let book = CopyBook::of(pairs.iter().chain(smaller));
+            let mut tally = Tally::default();
+            of_kind().for_each(|group| tally.add(profiles, &Steps { book: &book, promise }, group, promise));
+            // Of whom one less was not measured nothing is said.
+            if tally.groups > 0 {
+                scores.push(tally.score((are_copies, tenants), Seen::OneLess));
+            }
         }
     }
     scores
+}
+
+/// What is said of copies by what was measured of one less. Of a step that would not be taken it says that nobody is surely fast.
+struct Steps<'b> {
+    book: &'b CopyBook,
+    promise: SlowdownRatio,
+}
+
+impl InterferenceModel for Steps<'_> {
+    fn name(&self) -> &'static str {
+        "copies"
+    }
+
+    fn predict(
+        &self,
+        tenants: &[TenantInput<'_>],
+        device_model: &str,
+    ) -> Result<Vec<SpeedEstimate>, PredictError> {
+        let own = &tenants[0];
+        let workload = &own.profile.workload;
+        let kind = CopyKind::new(workload, device_model, own.sharing);
+        let ladder = Ladder { book: self.book, kind, believes_counters: true };
+        let mut speed = ladder.speed(tenants, device_model).ok_or_else(|| PredictError::NoProfile {
+            workload: workload.to_string(),
+            device_model: device_model.to_owned(),
+        })?;
+        let count = u32::try_from(tenants.len()).unwrap_or(u32::MAX);
+        if ladder.may_be(count, self.promise).is_err() {
+            speed.speed_fraction_low = 0.0;
+        }
+        Ok(vec![speed; tenants.len()])
+    }
+
+    fn power_watts(&self, _: &[TenantInput<'_>], _: &str) -> Option<f64> {
+        None
+    }
 }
 
 /// Whether all tenants run the same, and how many they are.
@@ -152,6 +203,7 @@ mod tests {
     use crate::history::ObservedTenant;
     use pillion_core::WorkloadKey;
     use pillion_core::device::Mechanism;
+    use pillion_core::metric::Metric;
     use pillion_core::share::Sharing;
 
     /// Tenants of a device on which everybody has what is left of it when all others have had this.
@@ -175,16 +227,22 @@ mod tests {
 
     #[test]
     fn what_is_known_of_smaller_groups_counts_and_what_breaks_is_told() {
-        let small =
+        let mut small =
             WorkloadProfile { run_count: 3, ..WorkloadProfile::empty(WorkloadKey::new("small"), "h100") };
+        small.metrics.set(Metric::SmActiveFraction, 0.1);
         let profiles = ProfileBook::from(vec![small]);
         let pairs = vec![crowd(2, 0.02); 20];
         let groups: Vec<Observation> =
             [3, 4, 16].into_iter().flat_map(|count| vec![crowd(count, 0.04); 3]).collect();
         let promise = SlowdownRatio::try_promise(1.25).unwrap();
         let scores = scores(&profiles, &pairs, &groups, promise);
-        assert_eq!(scores.len(), 9, "three sizes, and what was seen thrice");
-        assert!(scores.iter().all(|score| score.are_copies && score.groups == 3));
+        assert_eq!(
+            scores.len(),
+            11,
+            "three sizes by what was seen, and two by one less: of fifteen nothing is known"
+        );
+        let by_model: Vec<_> = scores.iter().filter(|score| score.seen != Seen::OneLess).collect();
+        assert!(by_model.iter().all(|score| score.are_copies && score.groups == 3));
         let of = |tenants, seen| {
             scores.iter().find(|score| (score.tenants, score.seen) == (tenants, seen)).unwrap()
         };
@@ -194,5 +252,7 @@ mod tests {
         assert!((error(Seen::Pairs) - error(Seen::Nothing)).abs() > 1e-6, "what was seen counts");
         assert!((error(Seen::Smaller) - error(Seen::Pairs)).abs() > 1e-6, "and so do threes");
         assert!(scores.iter().all(|score| score.speed_fraction_rmse <= 1.0), "{scores:#?}");
+        let steps = [3, 4].map(|tenants| of(tenants, Seen::OneLess));
+        assert_eq!(steps.map(|score| (score.groups, score.admitted)), [(3, 3); 2]);
     }
 }
