@@ -47,6 +47,7 @@ mod pace;
 mod pairs;
 mod plain;
 mod queue_order;
+mod replicas;
 mod restart;
 mod rides;
 mod scale;

@@ -2,6 +2,7 @@
 
 use crate::users::STRICT;
 use crate::world::{BOUND_SECONDS, World};
+use pillion_core::device::TENANTS_MAX;
 use pillion_core::invariant::{Occupant, Violation, check_occupants};
 use pillion_core::mark::Mark;
 use pillion_core::{GresType, JobStart, NodeName};
@@ -155,11 +156,19 @@ impl World {
         if !self.settings.job_policy.is_uniform() {
             check_strict(&with_decision, &scan);
         }
-        let mut tenants = BTreeMap::new();
+        let members = decisions.iter().flat_map(|decision| &decision.members);
+        let workloads: BTreeMap<_, _> =
+            members.map(|member| (member.plan.start.job_id, &member.plan.workload)).collect();
+        let mut tenants: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for occupant in &with_decision {
-            *tenants.entry((&occupant.node, &occupant.gres_type)).or_insert(0_usize) += 1;
+            let workload = workloads.get(&occupant.job_id);
+            tenants.entry((&occupant.node, &occupant.gres_type)).or_default().push(workload);
         }
-        self.tenants_peak = tenants.into_values().fold(self.tenants_peak, usize::max);
+        for (place, all) in &tenants {
+            let are_copies = all.windows(2).all(|two| two[0] == two[1]);
+            assert!(all.len() <= TENANTS_MAX as usize || are_copies, "{place:?}: {all:?}");
+        }
+        self.tenants_peak = tenants.into_values().map(|all| all.len()).fold(self.tenants_peak, usize::max);
         for node in &self.nodes {
             let shared = node.running.iter().filter(|run| run.is_shared()).count();
             self.shared_starts = self.shared_starts.max(shared);

@@ -12,6 +12,7 @@ use crate::users::{OUTSIDE, STRICT};
 use faults::{Copied, Saved};
 use pillion_cli::commands::rescue::carry_out;
 use pillion_config::Watch;
+use pillion_core::device::{COPIES_MAX, TENANTS_MAX};
 use pillion_core::isolation::Isolation;
 use pillion_core::{GresType, JobStart, ManualClock, SlurmJobId, UnixTime};
 use pillion_fake_slurm::{FakeCall, FakeNode, FakePartition, FakeSettings, FakeSlurm};
@@ -125,7 +126,11 @@ impl World {
             restart_seconds: 0.0,
             ..PaceSettings::default()
         };
-        settings.policy.tenants_max = if seed.is_multiple_of(2) { 4 } else { 2 };
+        settings.policy.tenants_max = match seed % 6 {
+            4 => COPIES_MAX,
+            0 | 2 => TENANTS_MAX,
+            _ => 2,
+        };
         // In some worlds rules go by QOS.
         if seed % 8 == 5 {
             let text = format!(

@@ -4,6 +4,7 @@ use super::{BOUND_SECONDS, HEAVY, JOBS_MAX, LIE_BYTES, LIGHT, USERS, WORKLOADS, 
 use crate::faulty::is_over;
 use crate::node::Work;
 use crate::users::{STRICT, mark_of};
+use pillion_core::device::TENANTS_MAX;
 use pillion_core::{NodeName, SlurmJobId, UnixTime, UserId};
 use pillion_fake_slurm::{FakeArray, FakeJob};
 use rand::Rng;
@@ -89,7 +90,14 @@ impl World {
             mark.original_begin_epoch = own.epoch();
             begin = if own > begin { UnixTime::from_epoch(own.epoch()) } else { begin };
         }
-        let array = self.rng.random_bool(0.1).then(|| FakeArray { tasks: vec![1, 2, 3], throttle: Some(1) });
+        // Where copies may be many, they come as arrays whose tasks run at once.
+        let is_sweep =
+            self.settings.policy.tenants_max > TENANTS_MAX && is_light && self.rng.random_bool(0.3);
+        let array = if is_sweep && !is_wide {
+            Some(FakeArray { tasks: (1..=6).collect(), throttle: None })
+        } else {
+            self.rng.random_bool(0.1).then(|| FakeArray { tasks: vec![1, 2, 3], throttle: Some(1) })
+        };
         let tasks = array.as_ref().map(|array| array.tasks.clone());
         let dependency = self.works.keys().next_back().copied().filter(|_| self.rng.random_bool(0.05));
         let id = self.slurm.submit(FakeJob {
