@@ -54,6 +54,15 @@ impl World {
         }
     }
 
+    /// Some are arrays. Where copies may be many, they come as such whose tasks run at once.
+    fn array(&mut self, may_be_sweep: bool) -> Option<FakeArray> {
+        let has_copies = self.settings.policy.tenants_max > TENANTS_MAX;
+        if has_copies && may_be_sweep && self.rng.random_bool(0.3) {
+            return Some(FakeArray { tasks: (1..=6).collect(), throttle: None });
+        }
+        self.rng.random_bool(0.1).then(|| FakeArray { tasks: vec![1, 2, 3], throttle: Some(1) })
+    }
+
     pub(super) fn submit(&mut self) {
         let unfinished = self.works.keys().filter(|id| !is_over(&self.slurm, **id)).count();
         if unfinished >= JOBS_MAX || self.is_slurmctld_down {
@@ -90,14 +99,7 @@ impl World {
             mark.original_begin_epoch = own.epoch();
             begin = if own > begin { UnixTime::from_epoch(own.epoch()) } else { begin };
         }
-        // Where copies may be many, they come as arrays whose tasks run at once.
-        let is_sweep =
-            self.settings.policy.tenants_max > TENANTS_MAX && is_light && self.rng.random_bool(0.3);
-        let array = if is_sweep && !is_wide {
-            Some(FakeArray { tasks: (1..=6).collect(), throttle: None })
-        } else {
-            self.rng.random_bool(0.1).then(|| FakeArray { tasks: vec![1, 2, 3], throttle: Some(1) })
-        };
+        let array = self.array(is_light && !is_wide);
         let tasks = array.as_ref().map(|array| array.tasks.clone());
         let dependency = self.works.keys().next_back().copied().filter(|_| self.rng.random_bool(0.05));
         let id = self.slurm.submit(FakeJob {
