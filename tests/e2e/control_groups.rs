@@ -9,11 +9,11 @@ use pillion_core::device::Mechanism;
 use pillion_tests::cluster::control_groups::{are_there, freezer_of, own_name};
 use pillion_tests::cluster::spec::{Containment, NodeBackend, PoolNode};
 use pillion_tests::testbed::identity_of;
-use pillion_tests::wait::{Look, wait_for, wait_until};
+use pillion_tests::wait::{Look, now, wait_for, wait_until};
 use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A pair as in `trials`: let in to see, and seen to be too slow for its host.
 const BREAK: [(&str, &str); 2] = [("walk-left", "graph-walk"), ("walk-right", "graph-walk")];
@@ -146,14 +146,14 @@ fn nobody_stays_frozen_where_the_agent_dies_in_between() {
     let node = node_of(&cluster);
     let freezer = freezer_of(&node, identity_of("bob").unwrap().uid, jobs[1]);
     // Held for tens of milliseconds, if nothing comes in between.
-    let begun = Instant::now();
+    let begun = now();
     while state_of(&freezer) != "FROZEN" {
         assert!(begun.elapsed() < 2 * SOON, "never held; {}", cluster.log_tails());
         std::thread::sleep(Duration::from_millis(1));
     }
     cluster.daemon("slurmctld").unwrap().signal(Signal::STOP);
     cluster.kill_agent(&node, Signal::KILL).unwrap();
-    let died = Instant::now();
+    let died = now();
     wait_until("a job that goes on", HELD_MAX, || Ok(state_of(&freezer) != "FROZEN")).unwrap();
     println!("it stood still for {:.1} s after the agent died", died.elapsed().as_secs_f64());
     cluster.daemon("slurmctld").unwrap().signal(Signal::CONT);

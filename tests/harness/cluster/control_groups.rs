@@ -22,8 +22,7 @@ const END_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Whether this machine has what [`super::spec::Containment::ControlGroups`] needs.
 pub fn are_there() -> bool {
-    let has = |controller: &&str| Path::new(ROOT).join(controller).join("cgroup.procs").exists();
-    CONTROLLERS.iter().all(|controller| has(&controller))
+    CONTROLLERS.iter().all(|controller| Path::new(ROOT).join(controller).join("cgroup.procs").exists())
 }
 
 /// A name for a node that no other cluster of this machine has.

@@ -161,6 +161,7 @@ fn the_task_itself() {
         batch_size: None,
         seconds: Some(600.0),
         memory_bytes: Some(1 << 30),
+        memory_steps: None,
         environment,
     };
     let answer = path(ANSWER);

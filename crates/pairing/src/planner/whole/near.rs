@@ -138,6 +138,7 @@ mod tests {
     }
 
     /// Two groups of four with NVLink inside, one on each NUMA node.
+    #[expect(clippy::unnecessary_wraps, reason = "a way that may be unknown")]
     fn two_groups(one: usize, other: usize) -> Option<Link> {
         Some(if one / 4 == other / 4 { Link::NvLink } else { Link::Sys })
     }
