@@ -122,13 +122,14 @@ fn job_id(spank: &mut impl Spank) -> Option<SlurmJobId> {
 }
 
 /// What of the task the agent is told. Of a batch script slurmstepd itself has written or removed every variable that is
-/// read here; in any other step they are what the script, or its user, made of them, and the agent knows better.
+/// read here; in any other step they are what the script, or its user, made of them, and the agent knows better. Of shards it is told all
+/// the same: that is a reason to give less, and the first step of an interactive job has nothing else to be checked by.
 fn request(spank: &mut impl Spank, option: Option<String>) -> Option<HandoffRequest> {
     let is_batch = is_batch(spank);
     let mut variable = |name: &str| spank.getenv(name).filter(|_| is_batch);
     let devices = variable("SLURM_JOB_GPUS").map(|text| env::parse_devices(&text)).unwrap_or_default();
-    let shards = variable("SLURM_SHARDS_ON_NODE").and_then(|text| text.parse().ok());
     let written = variable(RESTART_COUNT).and_then(|text| text.parse().ok());
+    let shards = spank.getenv("SLURM_SHARDS_ON_NODE").and_then(|text| text.parse().ok());
     Some(HandoffRequest {
         version: HANDOFF_VERSION,
         start: JobStart { job_id: job_id(spank)?, restart_count: restart_count(spank, written) },

@@ -194,7 +194,7 @@ fn a_restart_is_reported_as_slurmstepd_does() {
 }
 
 #[test]
-fn nothing_of_a_steps_environment_is_reported() {
+fn of_a_steps_environment_only_what_gives_it_less_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let (socket, asked) = agent(directory.path(), decided(&[], &[]));
     let mut spank = FakeSpank::colocated();
@@ -203,7 +203,7 @@ fn nothing_of_a_steps_environment_is_reported() {
     spank.job.extend(variables(&forged));
     assert!(run_task(&mut spank, &[&socket], &[]));
     let asked = asked.join().unwrap();
-    assert_eq!((asked.start.restart_count, asked.devices, asked.shards), (0, vec![], None));
+    assert_eq!((asked.start.restart_count, asked.devices, asked.shards), (0, vec![], Some(100)));
     assert_eq!(spank.job["SLURM_RESTART_COUNT"], "7", "its own, for its own use");
 }
 

@@ -31,6 +31,7 @@ pub(crate) fn beat(cluster: &Cluster) {
         shapes: Vec::new(),
         plain_behind: None,
         shares_by_default: false,
+        open_device_count: 4,
     };
     let beat = Heartbeat {
         epoch: SystemClock.now().epoch(),

@@ -142,6 +142,7 @@ fn to_agents() -> Vec<ToAgent> {
         gres_types: g0().into(),
         sharing: Sharing::Mps { cap: Some(Fraction::clamped(0.6)), memory_limit_bytes: Some(1 << 33) },
         shards: Shards::try_new(60).unwrap(),
+        is_session: false,
     };
     let revoke = ToAgent::Revoke { decision_id: DecisionId(7), start: JOB };
     let end = ToAgent::End { start: JOB, order: EndOrder::End { delay_seconds: 28.0 } };

@@ -1,5 +1,6 @@
-//! Which start of each job runs on this node, and on what, as Slurm told it of the job's script. All later steps of the job
-//! are answered from here: they are begun by the script, with an environment of its making, and nothing of that is believed.
+//! Which start of each job runs on this node, and on what, as Slurm told it of the job's script, or the decision of an interactive job. All
+//! later steps of the job are answered from here: they are begun by the script, with an environment of its making, and nothing of that is
+//! believed.
 
 use pillion_core::{GresType, JobStart, SlurmJobId};
 use std::collections::BTreeMap;

@@ -25,6 +25,7 @@ use pillion_core::report::{EndOrder, FromAgent, JobSummary, ReportBody, ShareRes
 use pillion_core::share::Share;
 use pillion_core::{Clock, DecisionId, GresType, JobStart, UnixTime};
 use pillion_device::{Backend, DeviceError, DeviceStates};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -69,6 +70,8 @@ pub struct Devices {
     site: Site,
     backoff: Backoff,
     endings: Endings,
+    /// Interactive jobs that are over, by the scheduler's word, and whose last tasks are still here.
+    leaving: BTreeSet<JobStart>,
     conditions: watch::Sender<Vec<DeviceCondition>>,
     reports: mpsc::Sender<ReportBody>,
     answers: mpsc::Sender<FromAgent>,
@@ -161,6 +164,7 @@ impl Devices {
             site,
             backoff: Backoff::new(Instant::now()),
             endings,
+            leaving: BTreeSet::new(),
             conditions,
             reports,
             answers,
@@ -302,6 +306,12 @@ impl Devices {
 
     fn ended(&mut self, start: JobStart) {
         self.endings.forget(start);
+        let is_leaving = self.leaving.remove(&start);
+        if !is_leaving && self.node.share(start).is_some_and(|share| share.is_session) {
+            // Who sits in front of it may begin the next step, which is to be as the one before.
+            info!(%start, "no task of an interactive job is left; its share stays until it is over");
+            return;
+        }
         let share = self.node.remove_share(start);
         self.node.remove_marker(start);
         self.node.end(start);
@@ -410,12 +420,16 @@ impl Devices {
     fn revoke(&mut self, decision_id: DecisionId, start: JobStart) {
         let held = self.node.share(start).filter(|share| share.decision_id == decision_id);
         let error = match held {
-            Some(_) if self.sampler.is_tracked(start) => {
+            Some(share) if self.sampler.is_tracked(start) => {
+                if share.is_session {
+                    self.leaving.insert(start);
+                }
                 Some(format!("start {start} runs already; its share ends with it"))
             }
             Some(share) => {
                 self.node.remove_share(start);
                 self.node.remove_marker(start);
+                self.node.end(start);
                 self.left(&share);
                 info!(%start, decision = %decision_id, "share taken back");
                 None

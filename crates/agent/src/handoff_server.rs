@@ -6,7 +6,8 @@
 //!
 //! Of a job's script, slurmstepd says which start it is and what Slurm gave it. Any other step is begun by the script: it has
 //! the share and the devices of its job's script, as this agent knows them, whatever stands in its environment. A step of a
-//! job whose script was not seen (the agent was away) is left alone.
+//! job whose script was not seen (the agent was away) is left alone. An interactive job has no script: its first step begins what was
+//! decided for it, before Slurm started it.
 //!
 //! A start that has no instance of a device that is cut is answered when that is whole, or when it may wait no longer.
 //!
@@ -251,7 +252,7 @@ impl HandoffServer {
     /// The start that asks, as Slurm told it. `None`: none of ours.
     async fn begun(&self, request: &HandoffRequest) -> Option<BegunStart> {
         if !request.is_batch() {
-            return self.node.begun(request.start.job_id);
+            return self.node.begun(request.start.job_id).or_else(|| self.begun_by_step(request));
         }
         let share = self.share_of(request).await;
         if share.is_none() && request.option.is_none() {
@@ -259,6 +260,21 @@ impl HandoffServer {
         }
         let gres_types = request.devices.iter().filter_map(|index| self.node.gres_type(*index)).collect();
         let begun = BegunStart { start: request.start, gres_types, has_share: share.is_some() };
+        self.node.begin(begun.clone());
+        Some(begun)
+    }
+
+    /// The start of an interactive job whose first step asks. Which one it is the decision says: what a step's environment says of it
+    /// is its user's. One that was given more than was decided was put back to have a device alone, on whichever: it gets nothing.
+    fn begun_by_step(&self, request: &HandoffRequest) -> Option<BegunStart> {
+        let share = self.node.session_share(request.start.job_id)?;
+        let has_share = share::is_for(&share, request.uid, request.shards);
+        if !has_share {
+            warn!(start = %share.start, uid = %request.uid, shards = ?request.shards,
+                  "the decision does not fit what Slurm started; not applied");
+        }
+        let gres_types = if has_share { share.gres_types.iter().cloned().collect() } else { Vec::new() };
+        let begun = BegunStart { start: share.start, gres_types, has_share };
         self.node.begin(begun.clone());
         Some(begun)
     }

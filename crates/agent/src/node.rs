@@ -157,6 +157,11 @@ impl Node {
         self.table().get(start).cloned()
     }
 
+    /// The share of an interactive job, which no script begins.
+    pub fn session_share(&self, job_id: SlurmJobId) -> Option<Share> {
+        self.table().all().find(|share| share.is_session && share.start.job_id == job_id).cloned()
+    }
+
     pub fn all_shares(&self) -> Vec<Share> {
         self.table().all().cloned().collect()
     }

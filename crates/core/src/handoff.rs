@@ -40,8 +40,8 @@ pub struct HandoffRequest {
     pub step_id: u32,
     /// Of a batch script: `SLURM_JOB_GPUS` as slurmstepd set it, global device indexes.
     pub devices: Vec<u32>,
-    /// Of a batch script: `SLURM_SHARDS_ON_NODE` as slurmstepd set it, what Slurm booked. Only ever a reason to give less;
-    /// absent: not told, or a plugin of an earlier release.
+    /// `SLURM_SHARDS_ON_NODE` as slurmstepd set it, what Slurm booked: of a batch script, and of the step that begins an interactive job.
+    /// Only ever a reason to give less; absent: not told, or a plugin of an earlier release.
     #[serde(default)]
     pub shards: Option<u32>,
     /// The job's value of `--colocate`, `None` where the step did not carry it.
@@ -50,7 +50,7 @@ pub struct HandoffRequest {
 
 impl HandoffRequest {
     /// Whether this is the job's script. Only then do its restart count, devices and shards come from Slurm: other steps
-    /// are begun by the script, with an environment of its making.
+    /// are begun by the script, or by who sits in front of it, with an environment of their making.
     pub const fn is_batch(&self) -> bool {
         self.step_id == BATCH_STEP
     }

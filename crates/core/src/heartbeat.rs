@@ -10,6 +10,7 @@
 //! shape=shared g0,g1,g2,g3
 //! plain=shared waiting=2
 //! colocate=shared on
+//! open=shared 4
 //! ```
 //!
 //! A line that lua does not know it passes over, so that one of a later release does no harm.
@@ -78,6 +79,9 @@ pub struct PoolAbility {
     pub plain_behind: Option<usize>,
     /// A job that names it and says nothing of co-location counts as one that asks for it.
     pub shares_by_default: bool,
+    /// How many of its devices take tenants, by their agents: where there are none nobody waits for a decision of ours who sits in front
+    /// of his job.
+    pub open_device_count: usize,
 }
 
 /// The whole file.
@@ -126,6 +130,7 @@ impl Heartbeat {
             if pool.shares_by_default {
                 let _ = writeln!(text, "colocate={} on", pool.partition);
             }
+            let _ = writeln!(text, "open={} {}", pool.partition, pool.open_device_count);
         }
         text
     }
@@ -146,6 +151,7 @@ mod tests {
             shapes: vec!["g0,g1".parse().unwrap()],
             plain_behind: Some(2),
             shares_by_default: true,
+            open_device_count: 4,
         };
         let heartbeat = Heartbeat {
             epoch: 1_700_000_000,
@@ -161,7 +167,8 @@ mod tests {
              pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100\n\
              shape=shared g0,g1\n\
              plain=shared waiting=2\n\
-             colocate=shared on\n"
+             colocate=shared on\n\
+             open=shared 4\n"
         );
     }
 }

@@ -39,6 +39,12 @@ pub enum Reason {
     SeveralDevices,
     /// Starts with whole devices, which nobody shares: it did not ask for co-location.
     NotColocated,
+    /// Starts alone, or with the whole device: it is interactive, and nothing is foretold of it.
+    Interactive,
+    /// The interactive job there uses the device, did a moment ago, or nobody can tell.
+    SessionActive,
+    /// Beside an interactive job there is room for guests alone.
+    GuestsOnly,
     /// Its devices on several nodes are free, and Slurm starts it.
     LetGo,
     /// Its memory need is not known, so it cannot share.
@@ -112,6 +118,11 @@ impl Reason {
             Self::MeasuredAlone => "its user has it measured so",
             Self::SeveralDevices => "a job of several GPUs has each of them whole",
             Self::NotColocated => "it did not ask for co-location",
+            Self::Interactive => "it is interactive, and what it will do is not known",
+            Self::SessionActive => "an interactive job uses the device, or did a moment ago",
+            Self::GuestsOnly => {
+                "beside an interactive job there is room for small guests alone (--colocate=guest)"
+            }
             Self::LetGo => "Slurm starts a job of several nodes by itself",
             Self::MemoryUnknown => "its device memory is not known; memory= would tell",
             Self::MemoryDoesNotFit => "the device memory does not suffice for both",
@@ -167,6 +178,9 @@ impl Reason {
             Self::UnknownWorkload => "one of the two was never measured on this device model",
             Self::SeveralDevices | Self::LetGo => "it runs on several GPUs",
             Self::NotColocated => "it did not ask for co-location",
+            Self::Interactive => "one of the two is interactive",
+            Self::SessionActive => "it is interactive, and uses its device or did a moment ago",
+            Self::GuestsOnly => "it is interactive, and joined by small guests alone (--colocate=guest)",
             Self::MemoryUnknown => "one of the two has no known memory need",
             Self::MemoryDoesNotFit => "their memory does not fit together",
             Self::MemoryLooksPreallocated => {
@@ -243,6 +257,9 @@ impl Reason {
             | Self::MeasuredAlone
             | Self::SeveralDevices
             | Self::NotColocated
+            | Self::Interactive
+            | Self::SessionActive
+            | Self::GuestsOnly
             | Self::LetGo
             | Self::MemoryUnknown
             | Self::MemoryDoesNotFit

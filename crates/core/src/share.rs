@@ -227,6 +227,9 @@ pub struct Share {
     pub sharing: Sharing,
     /// What Slurm booked for it of each.
     pub shards: Shards,
+    /// It is an interactive job: it has no script, its first step begins it, and it goes on between its steps.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_session: bool,
 }
 
 impl Share {

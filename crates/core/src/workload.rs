@@ -6,6 +6,7 @@
 //! alice/1f0c9a..        its script, as the pool's own
 //! alice/line-77ab01..   its submit line, without the numbers in it
 //! alice/4x-1f0c9a..     its script, on four devices: another work than on one
+//! alice/session-5e01..  what she does in interactive jobs of one name: something else each time
 //! ```
 
 use crate::ids::WorkloadKey;
@@ -71,6 +72,19 @@ pub fn on_one(key: &WorkloadKey) -> (WorkloadKey, u32) {
     several.unwrap_or_else(|| (key.clone(), 1))
 }
 
+/// What keys of interactive jobs have before their digest.
+const SESSION_PREFIX: &str = "session-";
+
+/// What a user does in interactive jobs: no work of which one run tells what the next will be like.
+pub fn of_session(user: &str, digest: &str) -> WorkloadKey {
+    WorkloadKey(format!("{user}/{SESSION_PREFIX}{digest}"))
+}
+
+/// Whether it is a key of [`of_session`].
+pub fn is_session(key: &WorkloadKey) -> bool {
+    key.as_str().split_once('/').is_some_and(|(_, rest)| rest.starts_with(SESSION_PREFIX))
+}
+
 /// The same work whatever the number of devices: what [`on_several`] was made of.
 pub fn on_any(key: &WorkloadKey) -> WorkloadKey {
     on_one(key).0
@@ -125,6 +139,17 @@ mod tests {
         ];
         assert!(others.iter().all(|other| *other != first));
         assert!(first.as_str().starts_with("alice/line-"), "{first}");
+    }
+
+    #[test]
+    fn what_is_done_in_a_session_is_told_from_any_work() {
+        let session = of_session("alice", "1f0c9a0000000000");
+        assert_eq!(session.as_str(), "alice/session-1f0c9a0000000000");
+        let line = of_submit_line("session-x", "session-", "srun x");
+        for other in [line, WorkloadKey::new("session-a/1f"), WorkloadKey::new("alice/1f0c9a0000000000")] {
+            assert!(is_session(&session) && !is_session(&other), "{other}");
+        }
+        assert_eq!(on_one(&session), (session, 1));
     }
 
     #[test]

@@ -309,7 +309,7 @@ prop_compose! {
         };
         Share {
             decision_id: DecisionId(id), start, uid: UserId(uid), gres_types: GresType(gres).into(),
-            sharing, shards: Shards::try_new(shards).expect("in range"),
+            sharing, shards: Shards::try_new(shards).expect("in range"), is_session: slice % 2 == 1,
         }
     }
 }
@@ -535,6 +535,7 @@ fn what_cannot_be_is_refused_by_name() {
         gres_types: GresType::new("g1").into(),
         sharing: Sharing::Ccs { mode: 2 },
         shards: Shards::ALL,
+        is_session: false,
     });
     for (wrong, why) in [
         (wire::PrepareShare { shards: 256, ..share.clone() }, "256 is not a shard count"),

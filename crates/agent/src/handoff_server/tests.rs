@@ -257,3 +257,47 @@ async fn a_start_without_an_instance_waits_until_its_device_is_whole_and_no_long
     assert_eq!(whole_count, 3, "it is tried again");
     assert!(began.elapsed() <= WHOLE_WAIT, "{:?}", began.elapsed());
 }
+
+/// The share of an interactive job, and a step that begins it.
+fn session(scene: &Scene, shards: Option<u32>) -> HandoffRequest {
+    let shared =
+        Share { shards: Shards::try_new(60).unwrap(), is_session: true, ..share(33, Mechanism::Mps) };
+    scene.server.node.insert_share(shared, Own::default()).unwrap();
+    HandoffRequest { step_id: 0, devices: Vec::new(), shards, ..request(None) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_step_of_an_interactive_job_begins_what_was_decided_for_it() {
+    let mut scene = scene();
+    let own = Some(std::process::id());
+    let step = session(&scene, Some(60));
+    let first = scene.server.answer(&step, own).await;
+    assert_eq!((first.verdict, first.decision_id), (Verdict::Decided, Some(DecisionId(7))));
+    assert!(first.set.iter().any(|(name, _)| name == "CUDA_MPS_PIPE_DIRECTORY"), "{first:?}");
+    let later = HandoffRequest { step_id: 1, shards: None, ..step.clone() };
+    assert_eq!(scene.server.answer(&later, own).await, first, "a client from the first step to the last");
+    let Ok(ReportBody::Launch(launch)) = scene.reports.try_recv() else { panic!("a launch is told") };
+    assert_eq!((launch.decision_id, launch.start), (Some(DecisionId(7)), step.start));
+    let stranger = HandoffRequest { uid: UserId(1001), ..step };
+    assert_eq!(scene.server.answer(&stranger, own).await.verdict, Verdict::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interactive_job_that_was_put_back_to_run_alone_gets_nothing_of_the_sharing() {
+    let mut scene = scene();
+    let step = session(&scene, Some(100));
+    for shards in [Some(100), None] {
+        let step = HandoffRequest { shards, ..step.clone() };
+        let reply = scene.server.answer(&step, Some(std::process::id())).await;
+        assert_eq!(reply.verdict, Verdict::Unknown, "half of its processes would share");
+        let Ok(ReportBody::Launch(launch)) = scene.reports.try_recv() else { panic!("a launch is told") };
+        assert_eq!((launch.decision_id, launch.gres_types), (None, Vec::new()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_a_script_that_was_not_seen_begins_nothing() {
+    let scene = scene();
+    scene.server.node.insert_share(share(33, Mechanism::Mps), Own::default()).unwrap();
+    assert_eq!(scene.server.answer(&forged_step(), None).await, HandoffReply::unknown());
+}

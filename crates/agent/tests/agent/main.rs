@@ -18,6 +18,8 @@ mod outsider;
 #[cfg(test)]
 mod scheduler;
 #[cfg(test)]
+mod session;
+#[cfg(test)]
 mod task;
 
 use node::TestNode;
@@ -50,6 +52,7 @@ fn share(job: u32, mechanism: Mechanism) -> Share {
         gres_types: GresType::new("g1").into(),
         sharing: Sharing::by(mechanism, Some(Fraction::clamped(0.6)), Some(2)),
         shards: Shards::try_new(60).expect("in range"),
+        is_session: false,
     }
 }
 

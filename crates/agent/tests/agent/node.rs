@@ -226,10 +226,21 @@ impl TestNode {
         device: u32,
         option: Option<&str>,
     ) -> Task {
-        let answer = self.path(&format!("task-{job}.json"));
+        self.start_asking(variable, &Self::request(job, device, option))
+    }
+
+    /// A step of an interactive job, which has no script: all that its environment says is its user's.
+    pub(crate) fn start_session_step(&self, job: u32, step_id: u32) -> Task {
+        let request = HandoffRequest { step_id, devices: Vec::new(), ..Self::request(job, 0, None) };
+        self.start_asking("", &request)
+    }
+
+    fn start_asking(&self, variable: &str, request: &HandoffRequest) -> Task {
+        let job = request.start.job_id;
+        let answer = self.path(&format!("task-{job}-{}.json", request.step_id));
         let child = program(std::env::current_exe().unwrap())
             .args(["--exact", "task::the_task_itself", "--ignored", "--nocapture"])
-            .env(task::REQUEST, serde_json::to_string(&Self::request(job, device, option)).unwrap())
+            .env(task::REQUEST, serde_json::to_string(request).unwrap())
             .env(task::HANDOFF_SOCKET, self.handoff_socket())
             .env(task::DEVICE_SOCKET, self.path("devices.sock"))
             .env(task::ANSWER, &answer)

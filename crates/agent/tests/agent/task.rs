@@ -153,7 +153,8 @@ fn the_task_itself() {
     if let Ok(name) = std::env::var(UNSET) {
         environment.remove(&name);
     }
-    let device = request.devices[0].to_string();
+    // A step of an interactive job says nothing of it.
+    let device = request.devices.first().copied().unwrap_or(1).to_string();
     environment.entry("CUDA_VISIBLE_DEVICES".into()).or_insert_with(|| device.clone());
     environment.entry("SLURM_JOB_GPUS".into()).or_insert(device);
     let attach = AttachRequest {

@@ -49,6 +49,7 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
         memory_limit_bytes,
         shards,
         mig_slot,
+        is_session,
     } = wire;
     let sharing = Sharing::try_from(SharingColumns {
         mechanism: Some(field::mechanism(&mechanism)?),
@@ -67,6 +68,7 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
         gres_types: checked_devices(&gres_type, sharing, shards)?,
         sharing,
         shards,
+        is_session,
     })
 }
 
@@ -89,7 +91,7 @@ fn checked_shards(count: u32) -> Result<Shards, InvalidField> {
 
 impl From<Share> for wire::PrepareShare {
     fn from(share: Share) -> Self {
-        let Share { decision_id, start, uid, gres_types, sharing, shards } = share;
+        let Share { decision_id, start, uid, gres_types, sharing, shards, is_session } = share;
         let SharingColumns { mechanism: _, cap_fraction, ccs_mode, memory_limit_bytes, mig_slot } =
             sharing.into();
         Self {
@@ -104,6 +106,7 @@ impl From<Share> for wire::PrepareShare {
             memory_limit_bytes,
             shards: u32::from(shards.count()),
             mig_slot: mig_slot.map(String::from),
+            is_session,
         }
     }
 }

@@ -147,6 +147,7 @@ impl World {
             gres_types: device.gres_type.clone().into(),
             sharing: Sharing::by(Mechanism::Mps, None, None),
             shards: Shards::try_new(20).unwrap(),
+            is_session: false,
         };
         self.devices.prepare(share.clone());
         let pipe = self.directory.path().join(format!("mps/{}/pipe", device.gres_type));
