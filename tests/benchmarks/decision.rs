@@ -138,6 +138,7 @@ fn device(node: &NodeName, number: u32, devices: Devices) -> anyhow::Result<Devi
         first_run: None,
         rules: None,
         guest: None,
+        session: None,
     };
     Ok(DeviceView {
         node: node.clone(),

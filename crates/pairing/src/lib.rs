@@ -37,5 +37,6 @@ pub use planner::{
 pub use policy::{EndsBy, FirstRuns, GuestRule, JobRules, Objective, Policy, UserPolicy};
 pub use trials::{TrialBook, TrialKind, TrialPolicy, TrialRecord, TrialVerdict, user_of};
 pub use view::{
-    AloneClaim, ClusterView, DeviceView, FirstRun, GuestTenant, NodeView, ProfileBook, Tenant, WaitingJob,
+    AloneClaim, ClusterView, DeviceView, FirstRun, GuestTenant, NodeView, ProfileBook, Session, Tenant,
+    WaitingJob,
 };

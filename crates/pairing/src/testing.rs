@@ -105,6 +105,7 @@ pub(crate) fn tenant(id: u32, workload: &str, seconds: u64) -> Tenant {
         first_run: None,
         rules: None,
         guest: None,
+        session: None,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::trials::TrialBook;
 use pillion_core::device::Mechanism;
 use pillion_core::isolation::Isolation;
 use pillion_core::link::Link;
+use pillion_core::metric::Metric;
 use pillion_core::mig::{Geometry, Slot};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
@@ -213,9 +214,19 @@ pub struct Tenant {
     /// It was submitted as a guest, and goes where somebody else needs its device; absent = it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<GuestTenant>,
+    /// It is interactive; absent = it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Box<Session>>,
 }
 
 impl Tenant {
+    /// What is known of it by looking at it while it runs, and by how much that may be off: of a first run, and of an interactive job.
+    pub(crate) fn seen(&self) -> Option<(&WorkloadProfile, f64)> {
+        let first = self.first_run.as_ref();
+        first
+            .map(|first| (&first.profile, first.activity_error_fraction.unwrap_or(1.0)))
+            .or_else(|| Some((&self.session.as_ref()?.profile, 0.0)))
+    }
     /// What the site says of it.
     pub(crate) fn rules(&self, policy: &Policy) -> JobRules {
         self.rules.unwrap_or_else(|| policy.of_jobs())
@@ -233,6 +244,26 @@ pub struct GuestTenant {
     pub started_at: Option<UnixTime>,
     /// Whether it is being ended already.
     pub is_leaving: bool,
+}
+
+/// What is known of a tenant that is interactive: how it is at present. Nothing is foretold of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// Whether it has left its device idle for so long that a guest may come, and its processes share it as they should.
+    pub is_idle: bool,
+    /// What it is like while it is idle.
+    pub profile: WorkloadProfile,
+}
+
+impl Session {
+    /// One that does nothing, which is what a guest meets until it goes.
+    pub fn new(workload: WorkloadKey, device_model: &str, is_idle: bool) -> Self {
+        let mut profile = WorkloadProfile::empty(workload, device_model);
+        for metric in [Metric::SmActiveFraction, Metric::GpuBusyFraction, Metric::MemoryBandwidthFraction] {
+            profile.metrics.set(metric, 0.0);
+        }
+        Self { is_idle, profile }
+    }
 }
 
 /// What was seen so far of a workload's first run, while it has its device to itself.

@@ -220,6 +220,7 @@ fn device(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32, is_busy: bool
         first_run: None,
         rules: None,
         guest: None,
+        session: None,
     };
     DeviceView {
         node: node_name(number / DEVICES_PER_NODE),

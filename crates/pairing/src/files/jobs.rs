@@ -135,6 +135,7 @@ pub(super) fn read_running(
             first_run: None,
             rules: None,
             guest: None,
+            session: None,
         };
         let shards_free = 100 - u32::from(shards.count());
         devices.push(DeviceView { shards_free, tenants: vec![tenant], ..ground.device(devices.len()) });

@@ -3,11 +3,12 @@
 use crate::fit::{MemoryFit, least, scaled};
 use crate::model::SpeedEstimate;
 use crate::plan::Reason;
-use crate::planner::{copies, first_run};
+use crate::planner::{copies, first_run, session};
 use crate::policy::{FirstRuns, GuestRule, JobRules, Policy};
 use crate::view::{DeviceView, NodeView, Tenant, WaitingJob};
 use pillion_core::isolation::Isolation;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::workload::is_session;
 use pillion_core::{SlowdownRatio, UserId};
 
 /// What an observed memory peak is multiplied with: peaks are sampled, and runs differ.
@@ -148,6 +149,9 @@ pub(crate) fn may_share(
     device: &DeviceView,
     policy: &Policy,
 ) -> Result<u64, Reason> {
+    if is_session(&job.workload) {
+        return Err(Reason::Interactive);
+    }
     if job.solo_cap.is_some() {
         return Err(Reason::MeasuredAlone);
     }
@@ -213,6 +217,11 @@ pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), 
     if device.shards_free < copies::shards_min(copies::climb(wanted, are_copies)) || is_full {
         return Err(Reason::NoShardsLeft);
     }
+    device
+        .tenants
+        .iter()
+        .filter_map(|tenant| tenant.session.as_deref())
+        .try_for_each(session::may_be_joined)?;
     let mut first_runs =
         device.tenants.iter().filter_map(|tenant| Some((tenant, tenant.first_run.as_deref()?)));
     first_runs.try_for_each(|(tenant, first)| match tenant.rules(policy).first_runs {

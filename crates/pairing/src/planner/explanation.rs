@@ -15,6 +15,7 @@ use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, PlaceIndex};
 use crate::planner::placement::{Placement, Start};
 use crate::planner::selection;
 use pillion_core::share;
+use pillion_core::workload::is_session;
 use pillion_core::{CapStep, Fraction, Shards};
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -160,8 +161,9 @@ impl<'s, 'a> Explainer<'s, 'a> {
             (None, _) if shares[index] == Shards::ALL => Role::Alone,
             (None, _) => Role::Host,
         };
-        let memory_bytes = context.sharer(class, kind).ok().map(|(_, memory)| memory);
         let waiting = &context.jobs[job];
+        let known = context.sharer(class, kind).ok().map(|(_, memory)| memory);
+        let memory_bytes = known.or(waiting.memory_bytes_declared.filter(|_| is_session(&waiting.workload)));
         let (cap, mode) = match &start.evaluation {
             Some(evaluation) => (evaluation.caps[position], evaluation.ccs_mode),
             None => (waiting.solo_cap.and_then(CapStep::cap_fraction), None),
@@ -208,16 +210,18 @@ impl<'s, 'a> Explainer<'s, 'a> {
             (None, Role::Alone) => self.evaluator.may_host(class, kind).err().unwrap_or(Reason::NotShareable),
             (None, _) => match self.evaluator.may_host(class, kind) {
                 Ok(()) => Reason::AloneJoinable,
+                Err(Reason::Interactive) => Reason::Interactive,
                 Err(_) => Reason::FirstRun,
             },
         };
         let text = if let Some(cap) = context.jobs[job].solo_cap.and_then(CapStep::cap_fraction) {
             words::measured_text(cap)
+        } else if (reason, role) == (Reason::Interactive, Role::Host) {
+            words::SESSION_TEXT.to_owned()
         } else {
             let tenants = &context.devices[start.device].tenants;
-            let first = tenants.iter().find_map(|tenant| tenant.first_run.as_deref());
-            let first = first.filter(|_| start.is_join);
-            member_text(reason, start.evaluation.as_deref(), candidates.first(), first)
+            let host = tenants.iter().find_map(words::host_text).filter(|_| start.is_join);
+            member_text(reason, start.evaluation.as_deref(), candidates.first(), host)
         };
         self.explanation(job, reason, text, candidates)
     }

@@ -13,7 +13,7 @@
 //! Selection and placement are repeated ([`rounds`]) until the plan passes nobody over and keeps its budget. Steps know those
 //! before them and none behind. Must not know a clock, a socket, SQL or chance.
 //!
-//! Beside the steps: rules of who may share ([`admit`]), of how many copies of one workload ([`copies`]), of first runs ([`first_run`]) and of room ([`room`]); what is free
+//! Beside the steps: rules of who may share ([`admit`]), of how many copies of one workload ([`copies`]), of first runs ([`first_run`]), of interactive jobs ([`session`]) and of room ([`room`]); what is free
 //! ([`free_capacity`]); what is known of trials ([`trial`]), how many one choice began ([`tries`]) and who waits for a verdict
 //! ([`verdicts`]); all that was evaluated, for whoever wants to see it ([`considered`]).
 
@@ -33,6 +33,7 @@ pub(crate) mod placement;
 mod room;
 mod rounds;
 mod selection;
+mod session;
 #[cfg(test)]
 mod tests;
 mod trial;

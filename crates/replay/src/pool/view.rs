@@ -189,6 +189,7 @@ impl Pool<'_> {
             first_run: None,
             rules: None,
             guest: None,
+            session: None,
         }
     }
 

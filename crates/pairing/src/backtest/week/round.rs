@@ -164,6 +164,7 @@ fn first_run(week: &Week<'_>, so_far: &WorkloadProfile, at: u32) -> Tenant {
         first_run: Some(Box::new(seen_of(so_far))),
         rules: None,
         guest: None,
+        session: None,
     }
 }
 

@@ -7,10 +7,11 @@ use crate::copies::CopyKind;
 use crate::plan::Reason;
 use crate::planner::admit::{self, Owner};
 use crate::planner::copies::{self, Ladder};
-use crate::planner::first_run;
 use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex, ProfileIndex};
+use crate::planner::{first_run, session};
 use crate::view::{DeviceView, Tenant};
 use pillion_core::SlowdownRatio;
+use pillion_core::metric::Metric;
 use pillion_core::share::Sharing;
 
 /// A tenant of a candidate: a job that would share, or shares already.
@@ -43,6 +44,12 @@ impl<'a> Evaluator<'_, 'a> {
         // Whoever came by minutes of measurement alone must be able to go back.
         if !joiner.owner.rules.is_parted && host.tenants.iter().any(|tenant| tenant.first_run.is_some()) {
             return Err(Reason::UnknownWorkload);
+        }
+        if host.tenants.iter().any(|tenant| tenant.session.is_some()) {
+            let guests = tenants.iter().zip(&host.tenants).filter(|(_, tenant)| tenant.session.is_none());
+            let beside = guests.map(|(guest, _)| guest.profile).chain([joiner.profile]);
+            let uses = beside.map(|guest| self.context.profiles[guest].metrics.get(Metric::SmActiveFraction));
+            session::may_come(joiner.owner.is_guest, uses)?;
         }
         tenants.push(joiner);
         self.climbed(tenants, host)
@@ -147,11 +154,10 @@ impl<'a> Evaluator<'_, 'a> {
         device: &'a DeviceView,
     ) -> Result<CandidateTenant<'a>, Reason> {
         let workload = tenant.workload.as_ref().ok_or(Reason::NotShareable)?;
+        let seen = self.context.seen_index.get(&tenant.job_id).copied();
         let (profile, need) = match &tenant.first_run {
-            Some(first) => {
-                let profile = self.context.first_run_index.get(&tenant.job_id).copied();
-                (profile, Some(first_run::memory_need(first)?))
-            }
+            Some(first) => (seen, Some(first_run::memory_need(first)?)),
+            None if tenant.session.is_some() => (seen, None),
             None => (self.context.profile_index.get(&(workload, device.model.as_str())).copied(), None),
         };
         let profile = profile.ok_or(Reason::UnknownWorkload)?;

@@ -73,8 +73,8 @@ pub(crate) struct PlanContext<'a> {
     /// The least speed that anybody with this profile was promised, 0..=1; 0 where pairs outside the bounds may be tried.
     pub(crate) least_speeds: TiVec<ProfileIndex, f64>,
     pub(crate) profile_index: FxHashMap<(&'a WorkloadKey, &'a str), ProfileIndex>,
-    /// What was seen so far of first runs; no job that waits is known by it.
-    pub(crate) first_run_index: FxHashMap<SlurmJobId, ProfileIndex>,
+    /// What is seen of first runs and of interactive jobs while they run; no job that waits is known by it.
+    pub(crate) seen_index: FxHashMap<SlurmJobId, ProfileIndex>,
     /// By how much it may be off: the standard error of its activity over the mean.
     pub(crate) first_run_errors: FxHashMap<ProfileIndex, f64>,
     /// Whether a class may share devices of a kind: its profile and the memory that it is admitted with.
@@ -114,12 +114,12 @@ impl<'a> PlanContext<'a> {
             .map(|(index, profile)| ((&profile.workload, profile.device_model.as_str()), index))
             .collect();
         let sharers = sharers(&classes, &kinds, &profiles, &profile_index, policy);
-        let (mut first_run_index, mut first_run_errors) = (FxHashMap::default(), FxHashMap::default());
+        let (mut seen_index, mut first_run_errors) = (FxHashMap::default(), FxHashMap::default());
         for tenant in view.devices.iter().flat_map(|device| &device.tenants) {
-            if let Some(first) = tenant.first_run.as_deref() {
-                let index = profiles.push_and_get_key(&first.profile);
-                first_run_index.insert(tenant.job_id, index);
-                first_run_errors.insert(index, first.activity_error_fraction.unwrap_or(1.0));
+            if let Some((seen, error_fraction)) = tenant.seen() {
+                let index = profiles.push_and_get_key(seen);
+                seen_index.insert(tenant.job_id, index);
+                first_run_errors.insert(index, error_fraction);
             }
         }
         // 4. How much there is of it: few ways of sharing are all evaluated.
@@ -155,7 +155,7 @@ impl<'a> PlanContext<'a> {
             },
             profiles,
             profile_index,
-            first_run_index,
+            seen_index,
             first_run_errors,
             sharers,
             watched: WatchedPairs::new(&view.trials.watched),

@@ -179,8 +179,8 @@ fn tenant_key(tenant: &Tenant, now: UnixTime, ratio: f64) -> impl Hash + Eq + '_
     let cap = tenant.sharing.cap().map(|cap| cap.value().to_bits());
     let remaining =
         [tenant.expected_end_at, tenant.time_limit_at].map(|end| end.map(|end| step(now, end, ratio)));
-    // No two first runs are known to be alike.
-    let first_run = tenant.first_run.as_ref().map(|_| tenant.job_id);
+    // No two first runs are known to be alike, and no two interactive jobs.
+    let first_run = (tenant.first_run.is_some() || tenant.session.is_some()).then_some(tenant.job_id);
     (who, cap, tenant.sharing.ccs_mode(), tenant.memory_bytes, remaining, first_run)
 }
 

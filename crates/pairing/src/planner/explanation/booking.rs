@@ -4,9 +4,9 @@ use super::Explainer;
 use crate::plan::Reason;
 use crate::planner::candidates::Evaluation;
 use crate::planner::classes::Seats;
-use crate::planner::first_run;
 use crate::planner::index::{ClassIndex, KindIndex};
 use crate::planner::placement::{Start, shards};
+use crate::planner::session;
 use pillion_core::Shards;
 use pillion_core::share::Sharing;
 
@@ -41,7 +41,7 @@ impl Explainer<'_, '_> {
                         let seats = context.tenants_max([first; 2], kind, None, sharing);
                         shards::of_host(self.use_expected(first, kind), seats)
                     }
-                    Err(why) => self.shards_of_first_run(why, first, kind).unwrap_or(Shards::ALL),
+                    Err(why) => self.shards_of_unknown(why, first, kind).unwrap_or(Shards::ALL),
                 }]
             }
         }
@@ -56,10 +56,10 @@ impl Explainer<'_, '_> {
         context.tenants_max(both, kind, start.is_join.then_some(start.device), sharing)
     }
 
-    /// What is booked for a workload that nobody has seen, where it may be joined later.
-    fn shards_of_first_run(&self, why_alone: Reason, class: ClassIndex, kind: KindIndex) -> Option<Shards> {
+    /// What is booked for a job of which nothing is foretold, where it may be joined later.
+    fn shards_of_unknown(&self, why_alone: Reason, class: ClassIndex, kind: KindIndex) -> Option<Shards> {
         let context = self.context;
-        first_run::shards(why_alone, context.classes[class], context.kinds[kind], context.policy)
+        session::shards_of_unknown(why_alone, context.classes[class], context.kinds[kind], context.policy)
     }
 
     /// How much of such a device a job is expected to use, 0..=1; all of it where that is not known.

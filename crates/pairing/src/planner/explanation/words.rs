@@ -5,7 +5,7 @@ use crate::plan::{Candidate, Reason};
 use crate::planner::candidates::Evaluation;
 use crate::planner::placement::Instance;
 use crate::policy::JobRules;
-use crate::view::FirstRun;
+use crate::view::Tenant;
 use pillion_core::mig::Slot;
 use pillion_core::{Fraction, SlowdownRatio};
 
@@ -17,12 +17,27 @@ pub(super) fn measured_text(cap: Fraction) -> String {
     format!("starts alone with {:.0} % of the device: {}", cap.value() * 100.0, Reason::MeasuredAlone.text())
 }
 
-/// Why a job starts here and so.
+/// An interactive job that guests may come to.
+pub(super) const SESSION_TEXT: &str =
+    "starts alone, and guests may join while it leaves the device idle: it is interactive";
+
+/// What a tenant is called that has something to itself; `None` of any other.
+pub(super) fn host_text(tenant: &Tenant) -> Option<String> {
+    if tenant.session.is_some() {
+        return Some(
+            "an interactive job that leaves the device idle, and goes as soon as it does not".to_owned(),
+        );
+    }
+    let minutes = tenant.first_run.as_ref()?.measured_seconds / 60.0;
+    Some(format!("the first run of a workload, measured alone for {minutes:.0} minutes"))
+}
+
+/// Why a job starts here and so. `host`: beside whom, where that is no job as any other.
 pub(super) fn member_text(
     reason: Reason,
     evaluation: Option<&Evaluation>,
     best: Option<&Candidate>,
-    first: Option<&FirstRun>,
+    host: Option<String>,
 ) -> String {
     let estimates = evaluation.iter().flat_map(|evaluation| evaluation.estimates.iter());
     let speeds = speeds_text(estimates.map(|own| own.speed_fraction));
@@ -30,13 +45,7 @@ pub(super) fn member_text(
     match reason {
         Reason::Paired => format!("shares a device: expected speeds {speeds} of solo, gain {gain:.2}"),
         Reason::Joined => {
-            let host = first.map_or_else(
-                || "a running job".to_owned(),
-                |first| {
-                    let minutes = first.measured_seconds / 60.0;
-                    format!("the first run of a workload, measured alone for {minutes:.0} minutes")
-                },
-            );
+            let host = host.unwrap_or_else(|| "a running job".to_owned());
             format!("joins {host}: expected speeds {speeds} of solo, gain {gain:.2}")
         }
         Reason::Trial => {

@@ -89,6 +89,7 @@ impl Site<'_> {
             first_run,
             rules: None,
             guest: None,
+            session: None,
             time_limit_at: None,
             expected_end_at: Some(UnixTime::from_epoch(0) + left),
         }
