@@ -318,6 +318,10 @@ pub struct PolicyConfig {
     /// has its GPU alone.
     #[schemars(with = "String", extend("enum" = ["beside", "never"]))]
     pub guests: Guests,
+    /// Seconds for which an interactive job (salloc or srun with --colocate=memory=SIZE) leaves its GPU idle before a guest may come to it.
+    /// The guest goes as soon as the GPU is used again.
+    #[schemars(range(min = 10.0, max = 86400.0), extend("x-unit" = "seconds"))]
+    pub session_idle_seconds: f64,
     /// The same as policy.watch for single partitions, by the partition of the job that joined last.
     #[schemars(
         with = "BTreeMap<String, String>",
@@ -465,6 +469,7 @@ impl Default for PolicyConfig {
             overrides: Vec::new(),
             trials: Trials::Off,
             guests: Guests::Beside,
+            session_idle_seconds: 300.0,
         }
     }
 }

@@ -266,6 +266,11 @@ impl Agents {
         self.lock().entries.get(node).is_some_and(Entry::is_connected)
     }
 
+    /// Which stream of a node's agent is open, of all that there were; `None`: none.
+    pub fn stream_number(&self, node: &NodeName) -> Option<u64> {
+        self.lock().entries.get(node).filter(|entry| entry.is_connected()).map(|entry| entry.stream)
+    }
+
     /// Whether that agent has a device that no fault of its own keeps new tenants from. One without any, such as over a library
     /// without a driver, can start nobody, as if it did not respond.
     pub fn takes_tenants(&self, node: &NodeName) -> bool {

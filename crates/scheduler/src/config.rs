@@ -33,6 +33,7 @@ pub fn settings(config: &Scheduler) -> Settings {
         gpu_types: config.pool.gpu_types.clone(),
         plain_jobs: config.pool.plain_jobs,
         shared_by_default: config.pool.shared_by_default().map(str::to_owned).collect(),
+        session_idle: Duration::from_secs_f64(config.policy.session_idle_seconds),
         training: training(config.training),
         pace: pace(&config.policy),
         ..Settings::default()
@@ -81,6 +82,7 @@ fn policy(config: &PolicyConfig) -> Policy {
         watch_partitions: _,
         trials,
         guests,
+        session_idle_seconds: _,
         // Of single jobs: `job_rules`.
         ref overrides,
     } = *config;
@@ -160,14 +162,16 @@ mod tests {
         assert_eq!(settings.credit_runs, Settings::default().credit_runs);
         assert_eq!(settings.alone_devices_max, Settings::default().alone_devices_max);
         assert_eq!(settings.pace, Settings::default().pace);
+        assert_eq!(settings.session_idle, Settings::default().session_idle);
         assert_eq!(format!("{:?}", settings.training), format!("{:?}", Training::default()));
     }
 
     #[test]
     fn what_is_written_of_users_rights_reaches_the_scheduler() {
-        let text = "[pool]\npartitions = [\"a\"]\n[policy]\ncredit_runs = 3\nalone_devices_max = 7\n";
+        let text = "[pool]\npartitions = [\"a\"]\n[policy]\ncredit_runs = 3\nalone_devices_max = 7\nsession_idle_seconds = 90\n";
         let settings = settings(&pillion_config::parse_scheduler(text).unwrap());
         assert_eq!((settings.credit_runs, settings.alone_devices_max), (3, 7));
+        assert_eq!(settings.session_idle, Duration::from_secs(90));
     }
 
     #[test]

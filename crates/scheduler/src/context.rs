@@ -76,6 +76,8 @@ pub struct Settings {
     pub restarts_by_consent: bool,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
+    /// For how long an interactive job leaves its device idle before a guest may come.
+    pub session_idle: Duration,
     /// Names by device model under which users may ask for it.
     pub gpu_types: BTreeMap<String, Vec<String>>,
     /// What becomes of jobs of the pool's partitions that do not ask for co-location.
@@ -132,6 +134,7 @@ impl Default for Settings {
             books_by_use: false,
             restarts_by_consent: true,
             alone_devices_max: 4,
+            session_idle: Duration::from_mins(5),
             gpu_types: BTreeMap::new(),
             plain_jobs: PlainJobs::Refused,
             shared_by_default: BTreeSet::new(),
@@ -190,6 +193,8 @@ pub struct Board {
     pub is_parting_unsafe: bool,
     /// First runs that others may join one day, as far as they were measured.
     pub first_runs: BTreeMap<JobStart, Arc<FirstRunSeen>>,
+    /// Interactive jobs that leave their devices idle: guests may come to them.
+    pub idle_sessions: BTreeSet<JobStart>,
     /// Violations seen since we started.
     pub violation_count: u64,
     /// Lines of the queue that could not be read since we started.

@@ -10,7 +10,7 @@ use pillion_config::PlainJobs;
 use pillion_core::device::DeviceDescription;
 use pillion_core::heartbeat::{Heartbeat, Mode, PoolAbility};
 use pillion_core::{GresType, GresTypes, NodeName};
-use pillion_slurm::{Job, Node};
+use pillion_slurm::{Job, Node, NodeAvailability};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,7 @@ impl Beat {
         let mode = if context.refusal().is_none() { context.settings.mode } else { Mode::Off };
         let (agents, settings) = (context.agents.all(), &context.settings);
         let now = context.now();
+        let open = context.agents.open_devices();
         let heartbeat = Heartbeat {
             epoch: now.epoch(),
             bound_seconds: settings.bound.as_secs(),
@@ -46,7 +47,11 @@ impl Beat {
                 .job_policy
                 .promises_all_the_same()
                 .then_some(settings.policy.slowdown_ratio_max),
-            pools: settings.pool.iter().map(|name| ability(name, &scan, &agents, settings)).collect(),
+            pools: settings
+                .pool
+                .iter()
+                .map(|name| ability(name, &scan, (&agents, open.keys()), settings))
+                .collect(),
         };
         replace(path, &heartbeat.render())
             .map_err(|source| TickError::File { path: path.clone(), source })?;
@@ -55,10 +60,11 @@ impl Beat {
     }
 }
 
-fn ability(
+/// `open`: the devices that take tenants.
+fn ability<'a>(
     partition: &str,
     scan: &Scan,
-    agents: &BTreeMap<NodeName, AgentState>,
+    (agents, open): (&BTreeMap<NodeName, AgentState>, impl Iterator<Item = &'a (NodeName, GresType)>),
     settings: &Settings,
 ) -> PoolAbility {
     let nodes: Vec<&Node> =
@@ -76,7 +82,20 @@ fn ability(
         shapes: shapes(&nodes, agents),
         plain_behind: (settings.plain_jobs == PlainJobs::Whole).then(|| waiting_count(partition, scan)),
         shares_by_default: settings.shared_by_default.contains(partition),
+        open_device_count: open_count(partition, scan, open),
     }
+}
+
+/// How many of these devices are on nodes of a partition that are up.
+fn open_count<'a>(
+    partition: &str,
+    scan: &Scan,
+    open: impl Iterator<Item = &'a (NodeName, GresType)>,
+) -> usize {
+    let is_there = |node: &Node| {
+        node.availability == NodeAvailability::Up && node.partitions.iter().any(|name| name == partition)
+    };
+    open.filter(|(node, _)| scan.node(node).is_some_and(is_there)).count()
 }
 
 /// How many jobs wait in a partition for nothing but devices: whoever comes now comes after them.
@@ -132,8 +151,16 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::node;
-    use pillion_slurm::NodeAvailability;
+    use crate::testing::{self, node};
+
+    #[test]
+    fn devices_are_told_as_open_where_somebody_decides_on_them() {
+        let up = testing::scan(None, NodeAvailability::Up);
+        let down = testing::scan(None, NodeAvailability::Unavailable("DOWN".into()));
+        let open = [(NodeName::new("n1"), GresType::new("g0")), (NodeName::new("n9"), GresType::new("g0"))];
+        let count = |partition, scan| open_count(partition, scan, open.iter());
+        assert_eq!((count("shared", &up), count("other", &up), count("shared", &down)), (1, 0, 0));
+    }
 
     #[test]
     fn shapes_are_told_once_each_by_index_and_those_of_most_nodes_first() {

@@ -43,6 +43,8 @@ pub mod renew;
 pub mod rules;
 pub mod run;
 pub mod scan;
+mod sent_away;
+pub mod sessions;
 pub mod shadow;
 pub mod step;
 pub mod strays;

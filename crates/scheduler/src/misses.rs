@@ -113,13 +113,13 @@ impl Misses {
     }
 }
 
-/// Whether a managed job's script was begun for certain.
+/// Whether a managed job's script was begun for certain. An interactive job has none, and may never begin a step.
 fn was_launched(job: &Job) -> bool {
     let has_run = matches!(
         job.state,
         JobState::Running | JobState::Ended(Ending::Completed | Ending::Failed | Ending::Timeout)
     );
-    has_run && mark_of(job).is_some()
+    has_run && mark_of(job).is_some_and(|mark| !mark.session)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::pace::Pace;
 use crate::profile::Profile;
 use crate::release::Release;
 use crate::renew::Renew;
+use crate::sessions::Sessions;
 use crate::shadow::Shadow;
 use crate::strays::Strays;
 use crate::tick_error::TickError;
@@ -56,7 +57,7 @@ macro_rules! reconcile {
 
 reconcile!(
     Watch, Engine, Release, Profile, Judge, Requeuer, Ending, Train, Renew, Names, Misses, Strays, Credit,
-    Pace, Trend, Observe, Shadow, Housekeep,
+    Pace, Trend, Sessions, Observe, Shadow, Housekeep,
 );
 
 #[async_trait]
@@ -112,6 +113,7 @@ pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) 
         task("pace", every(1), None, Pace::new(world())),
         task("trend", every(5), None, Trend::new(world())),
         task("first-runs", every(2), None, FirstRuns::new(world())),
+        task("sessions", every(1), None, Sessions::new(world())),
         task("names", every(10), Some(&nudges.names), Names::new(world())),
         task("observe", every(5), None, Observe::new(world())),
         task("shadow", every(15), Some(&nudges.shadow), Shadow::new(world())),

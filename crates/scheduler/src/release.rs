@@ -18,6 +18,7 @@ use pillion_core::event::EventKind;
 use pillion_core::mark::Mark;
 use pillion_core::report::ToAgent;
 use pillion_core::share::Share;
+use pillion_core::workload::is_session;
 use pillion_core::{DecisionId, JobStart, SlurmJobId, UnixTime, report};
 use pillion_pairing::Role;
 use pillion_slurm::{Job, JobState, SlurmError, updates};
@@ -463,6 +464,7 @@ fn share_of(decision: &Decision, member: &Member) -> Share {
         gres_types: decision.gres_types.clone(),
         sharing: member.plan.sharing,
         shards: member.plan.shards,
+        is_session: is_session(&member.plan.workload),
     }
 }
 

@@ -25,6 +25,8 @@ use tracing::debug;
 const JOBS_PER_TICK: usize = 2_000;
 /// So long a job that did not ask for co-location is left to Slurm, which starts it at once where nobody waits.
 const SLURM_FIRST: Duration = Duration::from_secs(5);
+/// So long an interactive job waits for a decision beside a free device: somebody sits in front of it.
+const SESSION_BOUND: Duration = Duration::from_secs(20);
 /// A begin time that would move by less is left.
 const MOVE_MIN: Duration = Duration::from_secs(1);
 
@@ -100,11 +102,12 @@ fn due<'a>(
     let mut idle_since: BTreeMap<Wish<'_>, Option<UnixTime>> = BTreeMap::new();
     let mut due = Vec::new();
     for job in scan.jobs.values().filter(|job| is_waiting(job) && job.priority > 0) {
-        if !is_due(job, scan, progress.bound) {
+        let bound = bound_of(job, progress.bound);
+        if !is_due(job, scan, bound) {
             continue;
         }
         let own_begin = UnixTime::from_epoch(mark_of(job).map_or(0, |mark| mark.original_begin_epoch));
-        if own_begin > scan.at + progress.bound {
+        if own_begin > scan.at + bound {
             due.push((job, own_begin));
             continue;
         }
@@ -116,12 +119,17 @@ fn due<'a>(
         // Who could not run anyway is kept from nothing.
         let free_since = free_since.filter(|_| held_reason(job, scan).is_none());
         let since = free_since.into_iter().chain([planned_at]).fold(scan.at, earlier);
-        let begin = since + progress.bound;
+        let begin = since + bound;
         if job.eligible_at.is_none_or(|at| begin > at + MOVE_MIN) {
             due.push((job, begin));
         }
     }
     due
+}
+
+/// How long a job may be held back.
+fn bound_of(job: &Job, bound: Duration) -> Duration {
+    if mark_of(job).is_some_and(|mark| mark.session) { bound.min(SESSION_BOUND) } else { bound }
 }
 
 fn earlier(a: UnixTime, b: UnixTime) -> UnixTime {
@@ -235,6 +243,18 @@ mod tests {
         assert_eq!(begin_of(excluded, &free(NOW - 599), planned), Some(at(NOW + 600)), "it cannot use it");
         let dependent = Job { has_dependency: true, ..late() };
         assert_eq!(begin_of(dependent, &free(NOW - 599), planned), Some(at(NOW + 600)), "it cannot run yet");
+    }
+
+    #[test]
+    fn who_sits_in_front_of_his_job_is_held_for_seconds() {
+        let session = |epoch: u64| Job {
+            eligible_at: Some(at(epoch)),
+            mark: Ok(Some(Mark { session: true, ..Mark::default() })),
+            ..job(JobState::Pending)
+        };
+        assert_eq!(renewed(session(NOW + 5)), Some(at(NOW + 20)), "it waits for others, in their order");
+        assert_eq!(renewed(session(NOW + 15)), None);
+        assert_eq!(begin_of(session(NOW + 5), &Idle::default(), Some(at(NOW - 20))), None, "Slurm starts it");
     }
 
     #[test]

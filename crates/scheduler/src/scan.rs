@@ -2,7 +2,7 @@
 //! asks Slurm for the queue by itself.
 
 use pillion_core::mark::Mark;
-use pillion_core::workload::on_several;
+use pillion_core::workload::{of_session, on_several};
 use pillion_core::{JobStart, NodeName, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_slurm::{Job, JobState, Node, ReasonKind};
 use pillion_store::JobRecord;
@@ -148,6 +148,9 @@ pub fn held_reason(job: &Job, scan: &Scan) -> Option<String> {
 
 /// The workload of a marked job: its user and the digest of what it runs, and on how many devices where there are several.
 pub fn workload_of(job: &Job, mark: &Mark) -> WorkloadKey {
+    if mark.session {
+        return of_session(&job.user, &mark.workload_digest);
+    }
     on_several(&WorkloadKey(format!("{}/{}", job.user, mark.workload_digest)), mark.device_count())
 }
 

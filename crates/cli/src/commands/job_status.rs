@@ -110,6 +110,9 @@ pub(super) fn share(status: &JobStatus) -> Option<String> {
         return Some(format!("all of {device_count} GPUs, which it shares with nobody"));
     }
     let mut parts = vec![format!("{} of 100 shards booked", member.shards)];
+    if member.role == "interactive host" {
+        parts.push("interactive: guests may use the GPU while it is idle".to_owned());
+    }
     parts.extend(member.mig_slot.as_ref().map(|slot| format!("the MIG instance {slot}")));
     match (member.cap_fraction, member.ccs_mode) {
         (Some(cap), _) => {

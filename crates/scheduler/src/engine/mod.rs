@@ -115,6 +115,7 @@ impl Engine {
             charged: &charged,
             amiss: &board.amiss,
             first_runs: &board.first_runs,
+            idle_sessions: &board.idle_sessions,
             alone_devices_max: context.settings.alone_devices_max,
             gpu_types: &context.settings.gpu_types,
             room_asked: &board.room_asked,

@@ -3,11 +3,10 @@
 
 use super::Engine;
 use crate::scan::Scan;
+use crate::sent_away::send_away;
 use crate::tick_error::TickError;
-use pillion_core::event::EventKind;
 use pillion_core::{JobStart, SlurmJobId};
 use pillion_pairing::{ClusterView, Plan, RoomMade, make_room};
-use pillion_store::{Event, Requeue, RequeueCause};
 use std::collections::BTreeSet;
 use tracing::info;
 
@@ -45,28 +44,9 @@ impl Engine {
     }
 
     async fn ask(&self, start: JobStart, room: &RoomMade) -> Result<(), TickError> {
-        let (context, at) = (&self.context, self.context.now());
-        let requeue = Requeue {
-            cause: RequeueCause::MadeRoom,
-            start,
-            node: room.node.clone(),
-            decided_at: at,
-            reason: REASON.to_owned(),
-        };
-        let event = Event {
-            at,
-            kind: EventKind::MadeRoom,
-            job_id: Some(start.job_id),
-            node: Some(room.node.clone()),
-            detail: format!("{REASON}; it is to be ended and started again"),
-        };
-        // Where it is intended already, by whoever led before us too, it is on its way.
-        if context.store.intend_requeue(&requeue, &event).await? {
+        if send_away(&self.context, start, &room.node, REASON).await? {
             info!(%start, node = %room.node, waits = %room.waits, "a guest makes room");
-            context.tally.event(&EventKind::MadeRoom);
         }
-        context.board_mut().room_asked.insert(start, at);
-        context.nudges.requeue.notify_one();
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::auth::Caller;
 use super::listing::{Shown, asked_time, known, some_text};
 use super::top::{to_u32, to_usize};
-use super::{explain, listing, status};
+use super::{explain, listing, role, status};
 use crate::agents::Readings;
 use crate::context::Context;
 use crate::device_status::{self, Closed, Spot};
@@ -290,7 +290,11 @@ fn tenant_row(tenant: &Tenant, caller: Caller) -> api::Tenant {
         user: tenant.user.clone().filter(|_| is_visible),
         workload: is_visible.then(|| tenant.workload.to_string()),
         workload_name: None,
-        role: listing::role_word(tenant.role).to_owned(),
+        role: if is_visible {
+            role::role_of(tenant.role, &tenant.workload).to_owned()
+        } else {
+            role::role_word(tenant.role).to_owned()
+        },
         state: tenant.state.to_string(),
         cap_fraction: tenant.sharing.cap().map(f64::from),
         ccs_mode: tenant.sharing.ccs_mode().map(u32::from),

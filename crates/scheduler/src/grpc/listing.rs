@@ -2,6 +2,7 @@
 //! are filled in afterwards (`naming`).
 
 use super::auth::Caller;
+use super::role;
 use crate::job_rules::ByJob;
 use crate::rules::{Rule, RuleOrigin};
 use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
@@ -17,8 +18,8 @@ use pillion_core::text::quoted;
 use pillion_core::{
     DecisionId, GresTypes, NodeName, SlowdownRatio, SlurmJobId, UnixTime, UserId, WorkloadKey,
 };
+use pillion_pairing::Plan;
 use pillion_pairing::mig::SliceRecord;
-use pillion_pairing::{Plan, Role};
 use pillion_slurm::{Job, JobState};
 use pillion_store::{
     Account, Decision, Event, GroupBy, JobRecord, Member, ModelVersion, RunFilter, Score, Sums, Tenant,
@@ -68,7 +69,7 @@ pub(super) fn member(member: &Member, users: &BTreeMap<SlurmJobId, String>, call
     if !caller.may_see(plan.uid) {
         // That somebody is there, and what is left for one's own job: no more.
         return api::Member {
-            role: role_word(plan.role).to_owned(),
+            role: role::role_word(plan.role).to_owned(),
             state: member.state.to_string(),
             cap_fraction: plan.sharing.cap().map(f64::from),
             ccs_mode: plan.sharing.ccs_mode().map(u32::from),
@@ -82,7 +83,7 @@ pub(super) fn member(member: &Member, users: &BTreeMap<SlurmJobId, String>, call
         restart_count: plan.start.restart_count,
         user: users.get(&plan.start.job_id).cloned(),
         workload: some_text(plan.workload.to_string()),
-        role: role_word(plan.role).to_owned(),
+        role: role::role_of(plan.role, &plan.workload).to_owned(),
         state: member.state.to_string(),
         cap_fraction: plan.sharing.cap().map(f64::from),
         ccs_mode: plan.sharing.ccs_mode().map(u32::from),
@@ -107,14 +108,6 @@ pub(super) fn workloads_of(plan: &Plan) -> impl Iterator<Item = &WorkloadKey> {
     let explained = members.clone().map(|member| &member.explanation).chain(&plan.left_waiting);
     let candidates = explained.flat_map(|explanation| explanation.candidates.iter());
     members.map(|member| &member.workload).chain(candidates.map(|candidate| &candidate.workload))
-}
-
-pub(super) const fn role_word(role: Role) -> &'static str {
-    match role {
-        Role::Host => "host",
-        Role::Joiner => "joiner",
-        Role::Alone => "alone",
-    }
 }
 
 /// A model: nothing in it is anybody's.

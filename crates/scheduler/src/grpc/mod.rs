@@ -18,6 +18,7 @@ mod naming;
 pub mod operator;
 mod owned;
 mod rightsize;
+mod role;
 mod scale;
 mod shadow;
 mod status;

@@ -18,6 +18,7 @@ use pillion_core::family::family_of;
 use pillion_core::metric::{Measured, Metric, MetricSource};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::ActivityMeans;
+use pillion_core::workload::is_session;
 use pillion_core::{CapStep, Fraction, UnixTime, report};
 use pillion_slurm::Ending;
 use pillion_store::{Durations, Event, Lesson, MeasuredRun, Member, RequeueCause, RunAccount, StoredProfile};
@@ -231,6 +232,9 @@ pub(crate) fn learn(
     run: &MeasuredRun,
     now: UnixTime,
 ) -> (Lesson, Option<StoredProfile>) {
+    if is_session(&run.job.workload) {
+        return (Lesson::nothing("it was interactive: what was done in it foretells nothing"), None);
+    }
     if let Some(had_bytes) = ran_out(run) {
         return (
             Lesson::nothing("it ran out of device memory"),

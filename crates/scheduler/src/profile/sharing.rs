@@ -5,6 +5,7 @@ use super::speed::MeasuredSpeed;
 use pillion_core::decision::MemberState;
 use pillion_core::device::{COPIES_MAX, TENANTS_MAX};
 use pillion_core::report::JobSummary;
+use pillion_core::workload::is_session;
 use pillion_core::{JobStart, UnixTime, WorkloadKey};
 use pillion_pairing::CopyKind;
 use pillion_slurm::Ending;
@@ -48,6 +49,7 @@ pub(super) async fn observe(
     // In an instance nobody met anybody: what its neighbours were says nothing.
     let is_walled = own.plan.sharing.mechanism().has_instances();
     if is_walled
+        || is_session(&own.plan.workload)
         || run.summary.neighbours.is_empty()
         || !has_launched(store, run.summary.start, decision).await?
     {
@@ -57,6 +59,10 @@ pub(super) async fn observe(
     for start in &run.summary.neighbours {
         let Some(neighbour) = neighbour(store, *start, decision).await? else { return Ok(None) };
         neighbours.push(neighbour);
+    }
+    // What an interactive job did meanwhile is not what it does.
+    if neighbours.iter().any(|neighbour| is_session(&neighbour.tenant.workload)) {
+        return Ok(None);
     }
     let partners = if are_copies(own, &neighbours, &run.device_model) {
         copies(&run.summary, neighbours)

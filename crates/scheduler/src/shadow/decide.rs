@@ -117,6 +117,7 @@ fn view_of(pool: &Pool, minds: &Minds<'_>, ground: &Ground<'_>) -> ClusterView {
         amiss: &Amiss::default(),
         // Nobody joins a first run here: how steady one is, the samples of the pool's agents tell.
         first_runs: &BTreeMap::new(),
+        idle_sessions: &BTreeSet::new(),
         alone_devices_max: minds.alone_devices_max,
         gpu_types: &gpu_types,
         room_asked: &BTreeMap::new(),

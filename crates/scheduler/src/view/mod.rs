@@ -24,11 +24,12 @@ use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::invariant::Violation;
 use pillion_core::isolation::Isolation;
 use pillion_core::link::Link;
+use pillion_core::workload::is_session;
 use pillion_core::{GresType, NodeName, SlurmJobId};
 use pillion_pairing::mig::SliceBook;
 use pillion_pairing::{
-    AloneClaim, ClusterView, DeviceView, FirstRun, GuestTenant, NodeView, ProfileBook, SpeedEstimate, Tenant,
-    WaitingJob, known,
+    AloneClaim, ClusterView, DeviceView, FirstRun, GuestTenant, NodeView, ProfileBook, Session,
+    SpeedEstimate, Tenant, WaitingJob, known,
 };
 use pillion_slurm::{Job, JobState, Node, NodeAvailability};
 use pillion_store::{Decision, Member};
@@ -227,6 +228,10 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, sources: Sou
         first_run: first_run(decision, member, book, sources).map(Box::new),
         rules: sources.by_job.rules(job),
         guest: guest(member, sources),
+        session: is_session(&plan.workload).then(|| {
+            let is_idle = sources.idle_sessions.contains(&plan.start);
+            Box::new(Session::new(plan.workload.clone(), &decision.device_model, is_idle))
+        }),
     }
 }
 

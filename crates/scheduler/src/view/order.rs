@@ -5,15 +5,15 @@
 //!
 //! Whoever was submitted as a guest comes after all of them.
 //!
-//! Jobs of several devices, and those that did not ask for co-location, keep Slurm's order whatever they hold: they are shared by nobody,
+//! Jobs of several devices, interactive ones, and those that did not ask for co-location, keep Slurm's order whatever they hold: they are shared by nobody,
 //! and are promised nothing but that.
 
 use super::request::{asked_gpu_type, gpu_type_names, promise, promise_of};
 use super::sources::{Sources, active_members};
 use crate::scan::{mark_of, workload_of};
 use pillion_core::isolation::Isolation;
-use pillion_core::mark::Mark;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::workload::is_session;
 use pillion_core::{GresType, NodeName, SlurmJobId, UserId, WorkloadKey};
 use pillion_pairing::{Demands, Role, leaves_room};
 use pillion_slurm::Job;
@@ -43,7 +43,7 @@ fn within_budgets<'a>(mut jobs: Vec<&'a Job>, sources: Sources<'_>) -> Vec<&'a J
     let mut held = known.held_alone();
     let (mut within, mut beyond) = (Vec::with_capacity(jobs.len()), Vec::new());
     for job in jobs {
-        let is_whole = mark_of(job).is_some_and(Mark::has_whole_devices);
+        let is_whole = mark_of(job).is_some_and(|mark| mark.has_whole_devices() || mark.session);
         if !is_whole && (known.must_be_alone(job) || sources.owed.contains_key(&job.uid)) {
             let count = held.entry(job.uid).or_default();
             *count += 1;
@@ -97,7 +97,9 @@ impl<'a> Known<'a> {
             let is_measured = plan.estimate.is_none() && plan.sharing.cap().is_some();
             let is_single = tenant_counts.get(&(&decision.node, decision.gres_types.first())) == Some(&1);
             // Of an instance the rest of the device is for others.
-            let is_whole = decision.gres_types.only().is_none() || self.is_plain(plan.start.job_id);
+            let is_whole = decision.gres_types.only().is_none()
+                || self.is_plain(plan.start.job_id)
+                || is_session(&plan.workload);
             // A guest goes where somebody needs its device.
             let is_guest = self.sources.scan.is_guest(plan.start.job_id);
             if plan.sharing.mechanism().has_instances() || is_whole || is_guest {
@@ -189,6 +191,7 @@ mod tests {
     use crate::testing::{self, NOW, at, decision, job, member};
     use pillion_core::decision::MemberState;
     use pillion_core::device::DeviceDescription;
+    use pillion_core::mark::Mark;
     use pillion_core::metric::{Metric, Metrics};
     use pillion_core::{CapStep, Revision, SlurmJobId};
     use pillion_slurm::JobState;
@@ -253,6 +256,7 @@ mod tests {
             charged: &crate::view::Charged::default(),
             amiss: &Amiss::default(),
             first_runs: &BTreeMap::new(),
+            idle_sessions: &BTreeSet::new(),
             alone_devices_max: 2,
             gpu_types: &BTreeMap::new(),
             room_asked: &BTreeMap::new(),

@@ -59,6 +59,8 @@ pub struct Sources<'a> {
     pub amiss: &'a Amiss,
     /// First runs, as far as they were measured.
     pub first_runs: &'a BTreeMap<JobStart, Arc<FirstRunSeen>>,
+    /// Interactive jobs that leave their devices idle.
+    pub idle_sessions: &'a BTreeSet<JobStart>,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
     /// When guests were last asked to make room.

@@ -1,6 +1,7 @@
 //! What the engine is shown: what is free, who is where, who waits and who is held.
 
 mod by_job;
+mod sessions;
 use super::*;
 use crate::agents::AgentState;
 use crate::device_status::Amiss;
@@ -58,6 +59,7 @@ struct World {
     stopped: BTreeMap<NodeName, Violation>,
     amiss: Amiss,
     first_runs: BTreeMap<JobStart, Arc<FirstRunSeen>>,
+    idle_sessions: BTreeSet<JobStart>,
     room_asked: BTreeMap<JobStart, UnixTime>,
     steadfast: BTreeSet<JobStart>,
     watched: BTreeMap<Combination, Watched>,
@@ -78,6 +80,7 @@ impl Default for World {
             stopped: BTreeMap::new(),
             amiss: Amiss::default(),
             first_runs: BTreeMap::new(),
+            idle_sessions: BTreeSet::new(),
             room_asked: BTreeMap::new(),
             steadfast: BTreeSet::new(),
             watched: BTreeMap::new(),
@@ -120,6 +123,7 @@ fn view_beside(world: World, agent: AgentState) -> ClusterView {
         charged: &Charged::default(),
         amiss: &world.amiss,
         first_runs: &world.first_runs,
+        idle_sessions: &world.idle_sessions,
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
         room_asked: &world.room_asked,

@@ -71,6 +71,7 @@ fn made(
         charged: &crate::view::Charged::default(),
         amiss: &crate::device_status::Amiss::default(),
         first_runs: &BTreeMap::new(),
+        idle_sessions: &BTreeSet::new(),
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
         room_asked: &BTreeMap::new(),
