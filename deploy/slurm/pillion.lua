@@ -3,8 +3,8 @@
 -- A module for the site's own job_submit.lua, loaded by pcall(dofile, ..): see job_submit.lua.example. It turns a job
 -- with --colocate into one that waits in a pool partition for a decision, and keeps everybody but the scheduler away from
 -- shards. It runs under slurmctld's locks: no network, no program is run, one small local file is read, and every loop is
--- bounded. What is not provably one GPU, or so many GPUs of each of so many nodes, in a batch job is left as its user wrote it,
--- with one line why. A job that names a pool partition without --colocate is refused, or has whole GPUs there (`pool.plain_jobs`),
+-- bounded. What is not provably one GPU, or so many GPUs of each of so many nodes, in a batch job (or one GPU in an interactive one, whose
+-- user says how much of its memory that takes) is left as its user wrote it, with one line why. A job that names a pool partition without --colocate is refused, or has whole GPUs there (`pool.plain_jobs`),
 -- or counts as one that has said it (`pool.colocate`).
 --
 -- Lua 5.1 to 5.4: Debian builds Slurm with 5.1, Red Hat with 5.4. So: no integers, no bit operators, no string.unpack;
@@ -26,6 +26,7 @@ local config = {
 
 local STALE_AFTER_SECONDS = 30
 local LEASE_SECONDS = 30 -- how long a decided release may take to reach us
+local SESSION_BOUND_SECONDS = 20 -- so long an interactive job waits for a decision: SESSION_BOUND of crates/scheduler/src/renew.rs
 local HEARTBEAT_LENGTH_MAX = 64 * 1024
 local OPTION_LENGTH_MAX = 256
 local MARK_PREFIXES = { "pillion1;", "pillion2;" } -- of one GPU, and of several
@@ -202,6 +203,7 @@ local function parse_pool(line)
     shapes = {}, -- the devices of its nodes, each list once
     waiting = nil, -- how many jobs wait there; nil where a job that does not ask for co-location is refused
     shares = false, -- whether a job that says nothing counts as one that asks for co-location
+    open = nil, -- how many of its GPUs an agent stands behind; nil where a scheduler of an earlier release tells nothing of it
   }
 end
 
@@ -233,6 +235,9 @@ function M.read_heartbeat()
     if admitting then admitting.waiting = tonumber(waiting) end
     local sharing = pool_of(beat, string.match(line, "^colocate=(%S+) on$"))
     if sharing then sharing.shares = true end
+    local opened, open = string.match(line, "^open=(%S+) (%d+)$")
+    local opening = pool_of(beat, opened)
+    if opening then opening.open = tonumber(open) end
   end
   return beat
 end
@@ -541,7 +546,7 @@ end
 
 -- The mark: crates/core/src/mark.rs. nil if it would not fit, or would hold what a mark may not. `devices`: on which Slurm
 -- starts a job of several GPUs by itself; nil for one GPU. `option`: nil where it did not ask for co-location.
-local function render_mark(option, digest, partition, gpu, begin, devices, nodes)
+local function render_mark(option, digest, partition, gpu, begin, devices, nodes, is_session)
   local is_whole = devices or nodes > 1 or not option
   local fields = { is_whole and "pillion2" or "pillion1", "w=" .. digest }
   local is_plain = not option
@@ -555,6 +560,7 @@ local function render_mark(option, digest, partition, gpu, begin, devices, nodes
   if option.restart then fields[#fields + 1] = "oom=1" end
   if option.restart == "early" then fields[#fields + 1] = "early=1" end
   if option.guest then fields[#fields + 1] = "guest=1" end
+  if is_session then fields[#fields + 1] = "session=1" end
   fields[#fields + 1] = "part=" .. (partition or "")
   fields[#fields + 1] = "field=" .. gpu.field
   fields[#fields + 1] = "gres=" .. gpu.gres
@@ -661,12 +667,15 @@ local function understood(option, beat, count, nodes, begin, now)
     .. os.date(today and "%H:%M" or "%Y-%m-%dT%H:%M", begin) .. " on"
 end
 
+local SESSION_SENTENCE = "a GPU of its own, which guests may use while it is idle; they are sent away when it is not"
+
 -- Sends a job into a pool. `option`: nil where it did not ask for co-location. `begin`: before that Slurm does not start it. Gives why
 -- it was left as it was; nil where it was sent.
 local function send(job, pool, gpu, size, limit, option, begin)
   local digest = M.workload_digest(option and option.profile, job.name, job.script or "interactive")
   local devices = gpu.count > 1 and fallback_of(pool, gpu.count) or nil
-  local mark = render_mark(option, digest, job.partition, gpu, job.begin_time or 0, devices, node_count(job))
+  local is_session = option ~= nil and not job.script
+  local mark = render_mark(option, digest, job.partition, gpu, job.begin_time or 0, devices, node_count(job), is_session)
   if not mark then return "its partition or GRES names are too long or unusual to be remembered" end
   local is_guest = option ~= nil and option.guest
   local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin, devices, is_guest))
@@ -677,17 +686,47 @@ local function send(job, pool, gpu, size, limit, option, begin)
   return nil
 end
 
+-- What keeps an interactive job (salloc, srun) from being managed; nil for nothing. What it does is its user's from moment to moment: so it
+-- is no guest, nothing is known of it by a name, and how much memory others have to leave it only its user can say.
+local function why_no_session(job, option, gpu, nodes)
+  if option.guest then return "an interactive job is no guest: it would be ended under its user's hands" end
+  if option.cap or option.profile or option.slowdown or option.restart then
+    return "of --colocate's settings an interactive job takes memory= and isolation= alone"
+  end
+  if gpu.count > 1 or nodes > 1 then return "an interactive job that others may join has one GPU; write --gres=gpu:1" end
+  if gpu.field ~= "node" then return "salloc and srun ask for GPUs by node here; write --gres=gpu:1" end
+  if not option.memory_bytes then
+    return "for others to join it while it is idle, say how much GPU memory it takes; write for example --colocate=memory=16G"
+  end
+  if (given(job.immediate) or 0) ~= 0 then return "it asks to start at once or not at all (--immediate)" end
+  return nil
+end
+
+-- Those of the pools in which an agent stands behind some GPU: elsewhere nobody would decide on who sits in front of his job.
+local function attended(pools)
+  local open = {}
+  for _, pool in ipairs(pools) do
+    if (pool.open or 0) > 0 then open[#open + 1] = pool end
+  end
+  return open
+end
+
 -- Sends a job into one of these pools to wait there. Gives true and what was understood, or false and why it was left alone.
 local function manage(job, part_list, option, pools, beat, now)
   local idle = why_idle(beat, now)
   if idle then return false, idle end
   if given(job.het_job_offset) then return false, "it is part of a heterogeneous job" end
-  if not job.script then return false, "only batch jobs (sbatch) are co-located; this one has its GPUs to itself" end
   local gpu, no_gpu = find_gpu(job)
   if not gpu then return false, no_gpu end
   local unfit = why_unfit(job, gpu) or (job.priority == 0 and "it is held" or nil)
   if unfit then return false, unfit end
   local nodes = node_count(job)
+  if not job.script then
+    local why = why_no_session(job, option, gpu, nodes)
+    if why then return false, why end
+    pools = attended(pools)
+    if #pools == 0 then return false, "no GPU of the pool is looked after by Pillion at present" end
+  end
   if (gpu.count > 1 or nodes > 1) and option.cap then return false, "cap= is for jobs of one GPU" end
   if option.guest then
     if gpu.count > 1 or nodes > 1 then return false, "a guest has one GPU" end
@@ -706,8 +745,9 @@ local function manage(job, part_list, option, pools, beat, now)
   if not limit then return false, "its time limit depends on its partition; write --time" end
   local pool, no_pool = choose_pool(job, gpu, size, limit, pools, part_list)
   if not pool then return false, no_pool end
-  local begin = math.max(job.begin_time or 0, now + beat.bound)
-  local sentence = understood(option, beat, gpu.count, nodes, begin, now)
+  local bound = job.script and beat.bound or math.min(beat.bound, SESSION_BOUND_SECONDS)
+  local begin = math.max(job.begin_time or 0, now + bound)
+  local sentence = job.script and understood(option, beat, gpu.count, nodes, begin, now) or SESSION_SENTENCE
   local why = send(job, pool, gpu, size, limit, option, begin)
   return not why, why or sentence
 end
@@ -769,7 +809,8 @@ end
 local function share_by_default(job, part_list, names, pool, beat, now)
   if not pool.shares then return false end
   if #names > 1 then return false, "it names other partitions besides" end
-  if job.script and has_step_of_gpus(job.script) then
+  if not job.script then return false, "only batch jobs (sbatch) are co-located where nobody asks for it" end
+  if has_step_of_gpus(job.script) then
     return false, "a step in its script asks for GPUs; write plain srun, which has all GPUs of the job"
   end
   local gpu = find_gpu(job)

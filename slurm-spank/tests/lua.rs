@@ -75,6 +75,11 @@ fn default() {
 }
 
 #[test]
+fn session() {
+    assert!(run_everywhere("session.lua", "").iter().all(|text| text.contains(" passed with Lua")));
+}
+
+#[test]
 fn fence() {
     assert!(run_everywhere("fence.lua", "").iter().all(|text| text.contains(" passed with Lua")));
 }

@@ -229,7 +229,7 @@ local UNTOUCHED = {
     { [string.rep("p", 600)] = S.partition() } },
   ["a partition that is not there"] = { with({ partition = "nowhere" }), "not open to you" },
   ["a partition with exclusive users"] = { with({ partition = "long" }), "exclusive", { long = S.partition({ flags = 64 }) } },
-  ["salloc"] = { with({ script = false }), "only batch jobs" },
+  ["salloc"] = { with({ script = false }), "say how much GPU memory it takes" },
 }
 for name, case in pairs(UNTOUCHED) do
   S.test(name, function() assert_untouched(name, case[1], nil, case[2], S.partitions(case[3])) end)
