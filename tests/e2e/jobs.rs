@@ -148,17 +148,19 @@ fn ends_as_it_would(cluster: &Cluster) {
     assert_eq!(ended, ("FAILED", "3:0", "1"));
 }
 
-/// `srun` and `salloc` from a prompt run on the ordinary partition with a GPU of their own, and say why.
+/// `srun` and `salloc` from a prompt run on the ordinary partition with a GPU of their own, and say why, where they say nothing of memory.
 fn interactive(cluster: &Cluster) {
     let inside = "echo partition=$SLURM_JOB_PARTITION gpus=$SLURM_JOB_GPUS shards=$SLURM_SHARDS_ON_NODE";
     for client in ["srun", "salloc"] {
-        let program = cluster.program_as("alice", client).unwrap().args(["--colocate=memory=8G"]).args(GPU);
+        let program = cluster.program_as("alice", client).unwrap().args(["--colocate"]).args(GPU);
         let output = program.args(["bash", "-c", inside]).output().unwrap();
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{client}: {said}");
         assert!(
-            said.contains("pillion: this job is left as you wrote it and shares no GPU: only batch jobs"),
+            said.contains(
+                "pillion: this job is left as you wrote it and shares no GPU: for others to join it"
+            ),
             "{client}: {said}"
         );
         assert_eq!(

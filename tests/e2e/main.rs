@@ -38,6 +38,7 @@ mod metrics;
 mod module;
 mod mps_faults;
 mod neighbours;
+mod notebook;
 mod observe;
 mod operators;
 mod options;
