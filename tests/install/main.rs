@@ -10,10 +10,10 @@ mod without_munge;
 
 use pillion_tests::guide::{Block, blocks};
 use pillion_tests::machine::Machine;
-use pillion_tests::wait::{Look, wait_for, wait_until};
+use pillion_tests::wait::{Look, now, wait_for, wait_until};
 use site::{SLURM_CONF, SOON, Site, USER};
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const QUICKSTART: &str = include_str!("../../docs/quickstart.md");
 /// The most that a reader is asked to type, and files that he is asked to edit.
@@ -383,7 +383,7 @@ fn node_loses_power(site: &mut Site, pair: &[String]) {
     })
     .unwrap();
     site.node_loses_power("n1");
-    let begun = Instant::now();
+    let begun = now();
     wait_for("both jobs, started once more", NODE_BACK, || {
         let seen: Vec<String> = pair
             .iter()

@@ -313,6 +313,7 @@ impl Node {
             batch_size: work.batch_size,
             seconds: Some(work.seconds),
             memory_bytes: work.memory_bytes,
+            memory_steps: None,
             environment: variables.into_iter().collect(),
         };
         let pid = 1000 + start.job_id.id * 100 + start.job_id.task.unwrap_or(0) * 10 + start.restart_count;
