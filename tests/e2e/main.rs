@@ -39,6 +39,7 @@ mod module;
 mod mps_faults;
 mod neighbours;
 mod notebook;
+mod notebook_faults;
 mod observe;
 mod operators;
 mod options;

@@ -25,7 +25,7 @@ const CELLS: &str = "env | grep -E \"^(CUDA_MPS_PIPE_DIRECTORY|CUDA_MPS_PINNED_D
         sleep 0.2
     done";
 
-fn start(gpus_per_node: u32) -> Cluster {
+pub(crate) fn start(gpus_per_node: u32) -> Cluster {
     let spec = ClusterSpec {
         pool_nodes: vec![PoolNode::new("n1", "h200", Mechanism::Mps)],
         gpus_per_node,
@@ -52,17 +52,23 @@ fn since(begun: UnixTime) -> Duration {
 }
 
 /// Somebody in front of his job.
-struct Session {
-    job: SlurmJobId,
+pub(crate) struct Session {
+    pub(crate) job: SlurmJobId,
     user: &'static str,
-    child: Child,
+    pub(crate) child: Child,
     /// From his command to the state that was waited for.
     waited: Duration,
 }
 
 impl Session {
     /// `salloc`, in whose shell a step is begun; waits until Slurm knows it in one of these states.
-    fn salloc(cluster: &Cluster, user: &'static str, name: &str, more: &[&str], states: &[&str]) -> Self {
+    pub(crate) fn salloc(
+        cluster: &Cluster,
+        user: &'static str,
+        name: &str,
+        more: &[&str],
+        states: &[&str],
+    ) -> Self {
         let line = format!("srun bash -c '{CELLS}'");
         let words = ["bash", "-c", line.as_str()].map(str::to_owned);
         Self::begin(cluster, user, ("salloc", name), more, &words, states)
@@ -99,7 +105,7 @@ impl Session {
     }
 
     /// What its step found in its environment.
-    fn is(&self, cluster: &Cluster) -> String {
+    pub(crate) fn is(&self, cluster: &Cluster) -> String {
         let path = cluster.home(self.user).join(format!("is.{}", self.job));
         wait_for("a step that says what it is", SOON, || {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -108,12 +114,12 @@ impl Session {
         .unwrap()
     }
 
-    fn work(&self, cluster: &Cluster) {
+    pub(crate) fn work(&self, cluster: &Cluster) {
         std::fs::write(cluster.home(self.user).join(format!("work-{}", self.job)), "").unwrap();
     }
 
     /// How long its work took.
-    fn worked(&self, cluster: &Cluster) -> f64 {
+    pub(crate) fn worked(&self, cluster: &Cluster) -> f64 {
         let path = cluster.home(self.user).join(format!("worked-{}", self.job));
         wait_until("its work is done", SOON, || Ok(path.exists())).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -122,13 +128,13 @@ impl Session {
         times[1] - times[0]
     }
 
-    fn end(mut self, cluster: &Cluster) {
+    pub(crate) fn end(mut self, cluster: &Cluster) {
         let_end_of(cluster, self.user, self.job);
         assert!(self.child.wait().unwrap().success());
     }
 }
 
-fn small_guest(cluster: &Cluster) -> SlurmJobId {
+pub(crate) fn small_guest(cluster: &Cluster) -> SlurmJobId {
     let work = guest("resnet50-infer", [36_000, 60]);
     cluster
         .submit_as(
@@ -139,7 +145,7 @@ fn small_guest(cluster: &Cluster) -> SlurmJobId {
         .unwrap()
 }
 
-fn make_known(cluster: &Cluster) {
+pub(crate) fn make_known(cluster: &Cluster) {
     make_known_as(cluster, "alice", &[("small", "resnet50-infer")]);
 }
 
