@@ -3,10 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
+mod own_ways;
 mod role;
 mod rpms;
 mod site;
-mod without_munge;
 
 use pillion_tests::guide::{Block, blocks};
 use pillion_tests::machine::Machine;

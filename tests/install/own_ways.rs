@@ -1,0 +1,157 @@
+//! A site with ways of its own: `auth/slurm` and no MUNGE (so our own key: docs/admin-guide.md, "Who proves what"), rules in its
+//! `job_submit.lua`, and a Prolog. Setup leaves these as they are and says what to add; a job that asks for nothing finds what it found, and
+//! Slurm records of it what it recorded.
+
+use crate::site::{SLURM_CONF, SOON, Site, USER};
+use crate::{CONFIG, DEVICES, EDITED, environment, load};
+use pillion_tests::wait::wait_until;
+
+const SLURM_KEY: &str = "/etc/slurm/slurm.key";
+/// Said, though it is what is taken where munged is not.
+const BY_KEY: (&str, &str) = ("#method = \"munge\"", "method = \"key\"");
+const OUR_KEY: &str = "/etc/pillion/auth.key";
+
+/// The site's: no job without a time limit.
+const RULE: &str = "if job_desc.time_limit == slurm.NO_VAL then slurm.log_user('the site wants a time limit') return slurm.ERROR end";
+const SUBMIT: &str = "/etc/slurm/job_submit.lua";
+const PROLOG: &str = "/etc/slurm/site-prolog";
+const PROLOG_LOG: &str = "/var/log/site-prolog";
+
+/// Its rules and its Prolog, before anybody has heard of Pillion.
+fn has_ways(site: &Site) {
+    let lua = format!(
+        "function slurm_job_submit(job_desc, part_list, submit_uid)\n  {RULE}\n  return slurm.SUCCESS\nend\n\
+         function slurm_job_modify(job_desc, job_rec, part_list, modify_uid) return slurm.SUCCESS end\nreturn slurm.SUCCESS\n"
+    );
+    site.controller.writes(SUBMIT, &lua).unwrap();
+    for node in &site.nodes {
+        node.writes(PROLOG, &format!("#!/bin/sh\necho \"$SLURM_JOB_ID\" >>{PROLOG_LOG}\nexit 0\n")).unwrap();
+        node.types(&format!("chmod 755 {PROLOG}")).unwrap();
+    }
+    let own = format!("JobSubmitPlugins=lua\nProlog={PROLOG}\nNodeName=n1");
+    site.controller.edits(SLURM_CONF, &[("NodeName=n1", own.as_str())]).unwrap();
+}
+
+/// What the site's ways do: the rule refuses, and each job has its line of the Prolog.
+fn do_what_they_did(site: &Site) {
+    let said = site.controller.types_as(USER, "sbatch -w n2 --wrap true 2>&1 || true").unwrap();
+    assert!(said.contains("the site wants a time limit"), "{said}");
+    let job = site.submits("-w n2 -t 1 --wrap true");
+    site.wait_for_job(&job, "COMPLETED");
+    let lines = site.machine("n2").types(&format!("cat {PROLOG_LOG}")).unwrap();
+    assert!(lines.lines().any(|line| line == job), "{job} in {lines}");
+}
+
+/// Fields of a record that are another's with each job, beside its times.
+const OF_ONE_RUN: [&str; 4] = ["JobId", "StdOut", "StdErr", "AllocNode:Sid"];
+
+/// What Slurm records of a job that asks for nothing of ours, without its number and its times.
+fn record(site: &Site) -> String {
+    let job = site.submits("-w n2 --gpus=1 -t 5 -J plain --wrap true");
+    site.wait_for_job(&job, "COMPLETED");
+    let said = site.controller.types(&format!("scontrol show job -d {job}")).unwrap();
+    let is_kept = |word: &&str| {
+        let name = word.split('=').next().unwrap_or_default();
+        !name.contains("Time") && !name.contains("Sched") && !OF_ONE_RUN.contains(&name)
+    };
+    said.split_whitespace().filter(is_kept).collect::<Vec<_>>().join("\n")
+}
+
+/// What setup says is to be done by hand, done.
+fn adds_by_hand(site: &Site, said: &str) {
+    assert!(said.contains("job_submit.lua is the site's own: add the lines of"), "{said}");
+    let example = "cat /usr/share/doc/pillion-slurm/examples/job_submit.lua.example";
+    let example = site.controller.types(example).unwrap();
+    let call = "  return ask_pillion(\"submit\"";
+    assert!(example.contains(call), "{example}");
+    site.controller.writes(SUBMIT, &example.replace(call, &format!("  {RULE}\n{call}"))).unwrap();
+    let line = said.split_once(&format!("Prolog={PROLOG} is the site's own: add '")).expect(said).1;
+    let line = line.split_once('\'').expect(said).0;
+    for node in &site.nodes {
+        node.edits(PROLOG, &[("exit 0", &format!("{line}\nexit 0"))]).unwrap();
+    }
+}
+
+/// Slurm by its own key, and no munged on any host.
+fn convert(site: &Site) {
+    let edits = [("AuthType=auth/munge", "AuthType=auth/slurm\nCredType=auth/slurm"), EDITED[0]];
+    site.controller.edits(SLURM_CONF, &edits).unwrap();
+    site.controller.types(&format!("dd if=/dev/urandom of={SLURM_KEY} bs=1024 count=1 status=none")).unwrap();
+    brings_key(site, SLURM_KEY, "slurm");
+    site.bring_slurm_files(&["slurm.conf"]);
+    for machine in site.machines() {
+        machine.types(&format!("chown slurm {SLURM_KEY} && systemctl mask --now munge.service")).unwrap();
+    }
+    site.restarts_slurm();
+    let said = site.controller.types("scontrol show config | grep -i '^AuthType'").unwrap();
+    assert!(said.contains("auth/slurm"), "{said}");
+}
+
+/// A secret of the controller, on every node.
+fn brings_key(site: &Site, path: &str, owner: &str) {
+    let key =
+        site.controller.types(&format!("chmod 600 {path} && chown {owner} {path} && base64 {path}")).unwrap();
+    for node in &site.nodes {
+        node.types(&format!("install -m 600 /dev/null {path} && base64 -d >{path} <<'END'\n{key}END"))
+            .unwrap();
+    }
+}
+
+/// Pillion on the controller and on the pool's node, as the guide says for such a site.
+fn install(site: &Site) {
+    for machine in site.machines() {
+        machine
+            .types(
+                "echo 'deb [trusted=yes] file:///srv/pillion ./' >/etc/apt/sources.list.d/pillion.list && apt-get update",
+            )
+            .unwrap();
+    }
+    let brings = |name: &str, packages: &str| {
+        site.machine(name).types(&format!("apt-get install -y pillion-slurm {packages}")).unwrap();
+    };
+    brings("controller", "pillion-scheduler pillion-spank");
+    brings("n1", "pillion-agent pillion-client pillion-spank");
+    brings("n2", "");
+    let said = site.controller.types("pillion setup controller --nodes n1 --yes 2>&1").unwrap();
+    adds_by_hand(site, &said);
+    site.controller.types(&format!("pillion keygen {OUR_KEY}")).unwrap();
+    brings_key(site, OUR_KEY, "slurm");
+    let on = [("mode = \"off\"", "mode = \"active\""), BY_KEY];
+    site.controller.edits(CONFIG, &on).unwrap();
+    site.bring_slurm_files(&["slurm.conf", "gres.conf", "plugstack.conf"]);
+    site.restarts_slurm();
+    site.controller.types("systemctl restart pillion-scheduler").unwrap();
+    let node = site.machine("n1");
+    node.writes("/etc/pillion/devices.toml", DEVICES).unwrap();
+    node.types("systemctl enable --now pillion-simulated-device").unwrap();
+    node.types("pillion setup node --backend simulated --yes").unwrap();
+    let text = node.types(&format!("cat {CONFIG}")).unwrap();
+    node.writes(CONFIG, &text.replace(BY_KEY.0, BY_KEY.1)).unwrap();
+    node.types("systemctl restart pillion-agent").unwrap();
+    site.wait_for_agent();
+}
+
+#[test]
+fn a_site_without_munge_and_with_rules_of_its_own_is_served_as_it_is() {
+    let site = Site::new();
+    has_ways(&site);
+    convert(&site);
+    do_what_they_did(&site);
+    let before = (environment(&site), record(&site));
+    install(&site);
+    wait_until("heartbeat of an active scheduler", SOON, || {
+        Ok(site.controller.types("cat /run/pillion/heartbeat || true")?.contains("mode=active"))
+    })
+    .unwrap_or_else(|error| panic!("{error:?}\n{}", site.logs()));
+    let job = load(&site, "resnet50-infer", 600, "5");
+    site.wait_for_job(&job, "COMPLETED");
+    let seen = site.wrote("n1", "resnet50-infer.env");
+    assert!(seen.lines().any(|line| line.starts_with("PILLION_DECISION=") && !line.ends_with('=')), "{seen}");
+    // Its user asks on the controller, where he is known by his socket.
+    let said = site.controller.types_as(USER, &format!("pillion why {job}")).unwrap();
+    assert!(said.contains(&job), "{said}");
+    do_what_they_did(&site);
+    assert_eq!((environment(&site), record(&site)), before, "of a job that asked for nothing");
+    let said = site.controller.types("pillion doctor --quiet 2>&1 || true").unwrap();
+    assert!(!said.contains("FAIL"), "{said}");
+}
