@@ -2,8 +2,8 @@
 
 use super::ground::{Ground, NODE, Profiles, RUNNING_ID_FIRST};
 use super::table::{InvalidFile, NamedText, Row, Table};
-use crate::planner::admit::SHARDS_MIN;
 use crate::planner::classes::Seats;
+use crate::planner::copies::SHARDS_MIN;
 use crate::planner::placement::shards;
 use crate::view::{DeviceView, Tenant, WaitingJob};
 use pillion_core::device::TENANTS_MAX;

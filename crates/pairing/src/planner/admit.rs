@@ -15,8 +15,6 @@ use pillion_core::{SlowdownRatio, UserId};
 pub const OBSERVED_PEAK_RATIO: f64 = 1.05;
 /// Who holds this part of a device may have taken it beforehand: JAX takes 0.75 of it, others more.
 const PREALLOCATED_FRACTION: f64 = 0.7;
-/// The least shards that a tenant is given.
-pub(crate) const SHARDS_MIN: u32 = 10;
 
 /// Whose a job is, as far as sharing goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,6 @@
 //! allows more than 4           how fast n + 1 are is foretold from what was measured of n
 //! ```
 
-use super::admit::SHARDS_MIN;
 use crate::copies::{CopiesSeen, CopyBook, CopyKind};
 use crate::model::{BOUND_DEVIATIONS, Contention, InterferenceModel, SpeedEstimate, TenantInput};
 use crate::plan::Reason;
@@ -17,6 +16,8 @@ use pillion_core::device::{COPIES_MAX, Mechanism, TENANTS_MAX};
 use pillion_core::metric::Metric;
 use std::sync::Arc;
 
+/// The least shards that a tenant is given.
+pub(crate) const SHARDS_MIN: u32 = 10;
 /// The least that a copy is booked with where more than four may come: sixteen of them find room.
 const SHARDS_OF_COPY: u32 = 100 / COPIES_MAX;
 /// How far a workload's use of a device may be above what was measured of it alone.

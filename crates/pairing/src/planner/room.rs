@@ -1,7 +1,8 @@
 //! Whether a job leaves room for anybody, by what its user asks for and by what it needs: beside a neighbour of the least share
 //! that a tenant is given. Pure; who asks is the budget for devices that nobody may join, which does not choose either.
 
-use super::admit::{SHARDS_MIN, keeps_promise, memory_need, usable_bytes};
+use super::admit::{keeps_promise, memory_need, usable_bytes};
+use super::copies::SHARDS_MIN;
 use crate::model::{Contention, InterferenceModel as _, TenantInput};
 use crate::policy::{JobRules, Policy, UserPolicy};
 use pillion_core::device::Mechanism;
