@@ -3,9 +3,10 @@
 -- A module for the site's own job_submit.lua, loaded by pcall(dofile, ..): see job_submit.lua.example. It turns a job
 -- with --colocate into one that waits in a pool partition for a decision, and keeps everybody but the scheduler away from
 -- shards. It runs under slurmctld's locks: no network, no program is run, one small local file is read, and every loop is
--- bounded. What is not provably one GPU, or so many GPUs of each of so many nodes, in a batch job (or one GPU in an interactive one, whose
--- user says how much of its memory that takes) is left as its user wrote it, with one line why. A job that names a pool partition without --colocate is refused, or has whole GPUs there (`pool.plain_jobs`),
--- or counts as one that has said it (`pool.colocate`).
+-- bounded. What is not provably one GPU, or so many GPUs of each of so many nodes, in a batch job (or one GPU in an
+-- interactive one, whose user says how much of its memory that takes) is left as its user wrote it, with one line why. A
+-- job that names a pool partition without --colocate is refused, or has whole GPUs there (`pool.plain_jobs`), or counts
+-- as one that has said it (`pool.colocate`).
 --
 -- Lua 5.1 to 5.4: Debian builds Slurm with 5.1, Red Hat with 5.4. So: no integers, no bit operators, no string.unpack;
 -- whole numbers are printed by "%.0f". Formats shared with Rust: crates/core/src/{option,mark,heartbeat}.rs.
