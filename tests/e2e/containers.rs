@@ -122,9 +122,20 @@ fn an_observed_run_in_a_container_is_its_jobs_on_each_of_its_devices() {
     // As what the same run without a container was like, which was the last.
     let bare = profiles.pop().unwrap();
     for (row, container) in profiles.iter().zip(&containers) {
-        for field in ["sm_active_fraction", "power_watts_mean", "energy_joules", "memory_bytes_peak"] {
+        // The start of a container counts as its run's, at idle power, and takes seconds on a busy machine, of the twenty of a run.
+        let differs_by = [
+            ("sm_active_fraction", 0.2),
+            ("power_watts_mean", 0.2),
+            ("memory_bytes_peak", 0.2),
+            ("energy_joules", 0.4),
+        ];
+        for (field, most) in differs_by {
             let ratio = row[field].as_f64().unwrap() / bare[field].as_f64().unwrap();
-            assert!((ratio - 1.0).abs() < 0.2, "{}, {field}: {row:#}", container.name);
+            assert!(
+                (ratio - 1.0).abs() < most,
+                "{}, {field}, {ratio:.2} of the bare run: {row:#}",
+                container.name
+            );
         }
     }
     cluster.stop_observing().unwrap();
