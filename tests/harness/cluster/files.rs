@@ -118,9 +118,10 @@ fn partitions(text: &mut String, spec: &ClusterSpec) {
     }
 }
 
-/// `cgroup.conf`.
-pub(super) const fn cgroup_conf(containment: Containment) -> &'static str {
+/// `cgroup.conf`. `slurm`: what `slurmctld -V` says; before 24.05 the plugin cannot be switched off, and does nothing where nobody asks it.
+pub(super) fn cgroup_conf(containment: Containment, slurm: &str) -> &'static str {
     match containment {
+        Containment::Parents if slurm.contains(" 23.11.") => "CgroupPlugin=autodetect\n",
         Containment::Parents => "CgroupPlugin=disabled\n",
         Containment::ControlGroups => "CgroupPlugin=cgroup/v1\nConstrainDevices=yes\n",
     }

@@ -117,7 +117,8 @@ fn configure(cluster: &mut Cluster, accounting_port: Option<u16>) -> Result<()> 
     let layout = &cluster.layout;
     layout.write("conf/slurm.conf", files::slurm_conf(&cluster.spec, layout, &settings))?;
     layout.write("conf/gres.conf", files::gres_conf(&cluster.spec, layout))?;
-    layout.write("conf/cgroup.conf", files::cgroup_conf(cluster.spec.containment))?;
+    let slurm = cluster.program("slurmctld").arg("-V").stdout()?;
+    layout.write("conf/cgroup.conf", files::cgroup_conf(cluster.spec.containment, &slurm))?;
     layout.write("conf/plugstack.conf", daemons::plugstack_conf(cluster)?)?;
     layout.write("env.sh", env_sh(cluster))?;
     if let Some(text) = job_submit {
