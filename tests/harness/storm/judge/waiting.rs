@@ -2,10 +2,10 @@
 //! makes a job wait for does not count: holds, dependencies, throttles, the two minutes after a requeue, begin times, nodes
 //! that are away.
 
-use super::runs::holds;
+use super::runs::{awaited, holds};
 use super::{Harm, HarmKind, RECOVERY_SECONDS, clock, slurm_away};
 use crate::storm::facts::{BEGIN_REFUSED, Done, Facts, Job, Span};
-use crate::storm::plan::{After, Broken, Change, Deed, GPUS_MAX, GPUS_PER_NODE, POOL_NODES, Part};
+use crate::storm::plan::{Broken, Change, Deed, GPUS_MAX, GPUS_PER_NODE, POOL_NODES, Part};
 use std::collections::BTreeMap;
 
 /// A released job that cannot start is given back after so long.
@@ -130,16 +130,8 @@ fn is_pending(done: &Done) -> bool {
 }
 
 fn dependency(facts: &Facts, job: &Job) -> Option<Span> {
-    let waits_for = |other: &Job| match job.order.after {
-        Some(After::Ok(number) | After::Any(number)) => other.order.number == number,
-        Some(After::Singleton(_)) => {
-            other.order.after == job.order.after
-                && other.order.user == job.order.user
-                && other.order.number < job.order.number
-        }
-        None => false,
-    };
-    let ends = facts.jobs.iter().filter(|other| waits_for(other)).map(|other| {
+    let ends = awaited(facts, job).map(|index| {
+        let other = &facts.jobs[index];
         let last = other.allocations.last();
         // One that never ran ends when it is cancelled, or does not.
         let cancelled = other.accepted(|deed| deed == Deed::Cancel).next().map(|done| done.span.until);
