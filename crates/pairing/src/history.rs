@@ -1,7 +1,7 @@
 //! What was measured of tenants that shared a device: what the learned model is trained from.
 
 use pillion_core::WorkloadKey;
-use pillion_core::device::Mechanism;
+use pillion_core::device::{Mechanism, TENANTS_MAX};
 use pillion_core::share::Sharing;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,11 @@ impl Observation {
     /// Which way that is.
     pub fn mechanism(&self) -> Mechanism {
         self.sharing().mechanism()
+    }
+    /// Whether models learn from it. Of more than four together they do not: those are copies, and how fast more of them are is told
+    /// from what was measured of fewer (`planner::copies`); their effects, added up, would say little of pairs and cost much.
+    pub fn is_learnt(&self) -> bool {
+        self.tenants.len() <= TENANTS_MAX as usize
     }
 }
 

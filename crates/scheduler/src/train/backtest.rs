@@ -1,7 +1,6 @@
 //! How well a model foretells outcomes: pure. What was measured is held against the density that the model gave it.
 
 use pillion_core::WorkloadKey;
-use pillion_core::device::TENANTS_MAX;
 use pillion_pairing::{InterferenceModel, Observation, ProfileBook, SpeedEstimate, TenantInput};
 use pillion_store::Score;
 
@@ -41,7 +40,7 @@ fn score_one(
     profiles: &ProfileBook,
     observation: &Observation,
 ) -> Option<Vec<Scored>> {
-    if !is_learnt(observation) {
+    if !observation.is_learnt() {
         return None;
     }
     let inputs = observation
@@ -88,11 +87,6 @@ fn user_of(workload: &WorkloadKey) -> &str {
     workload.as_str().split('/').next().unwrap_or_default()
 }
 
-/// Whether models learn from it: of more copies than four they do not.
-fn is_learnt(observation: &Observation) -> bool {
-    observation.tenants.len() <= TENANTS_MAX as usize
-}
-
 /// Sharings that went worse than the model thought possible, or not at all.
 pub(super) fn surprises(
     model: &dyn InterferenceModel,
@@ -103,7 +97,7 @@ pub(super) fn surprises(
         .iter()
         .filter(|one| {
             let scored = score_one(model, profiles, one).unwrap_or_default();
-            (!one.fits && is_learnt(one)) || scored.iter().any(|outcome| outcome.is_below_low)
+            (!one.fits && one.is_learnt()) || scored.iter().any(|outcome| outcome.is_below_low)
         })
         .count()
 }

@@ -34,7 +34,7 @@ use super::interface::{BOUND_DEVIATIONS, Hope, InterferenceModel, PredictError, 
 use crate::history::Observation;
 use crate::view::ProfileBook;
 use knowledge::{Knowledge, Prediction};
-use pillion_core::device::{Mechanism, TENANTS_MAX};
+use pillion_core::device::Mechanism;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -67,13 +67,11 @@ fn kind(device_model: &str, mechanism: Mechanism) -> String {
     format!("{mechanism} {device_model}")
 }
 
-/// Trains on what was observed, the oldest first. Deterministic. Of more than four together it learns nothing: those are copies, and
-/// how fast more of them are is told from what was measured of fewer (`planner::copies`); their effects, added up, would say little of
-/// pairs and cost much.
+/// Trains on what was observed and [is learnt from](Observation::is_learnt), the oldest first. Deterministic.
 pub fn train(profiles: &ProfileBook, observations: &[Observation], options: &TrainOptions) -> Learned {
     let newest = &observations[observations.len().saturating_sub(options.observations_max)..];
     let mut kinds: BTreeMap<String, Vec<&Observation>> = BTreeMap::new();
-    for observation in newest.iter().filter(|seen| seen.tenants.len() <= TENANTS_MAX as usize) {
+    for observation in newest.iter().filter(|seen| seen.is_learnt()) {
         let kind = kind(&observation.device_model, observation.mechanism());
         kinds.entry(kind).or_default().push(observation);
     }
