@@ -96,10 +96,7 @@ fn prepare(arguments: Arguments) -> anyhow::Result<(Machine, PathBuf)> {
     config.constrain_devices |= arguments.constrain_devices;
     if !arguments.model.is_empty() {
         let of_model = |model: &String| {
-            vec![
-                DeviceConfig { model: model.clone(), mechanism: None, mig: arguments.mig, numa_node: None };
-                arguments.count
-            ]
+            vec![DeviceConfig { mig: arguments.mig, ..DeviceConfig::new(model.as_str()) }; arguments.count]
         };
         config.devices = arguments.model.iter().flat_map(of_model).collect();
     }

@@ -141,6 +141,13 @@ pub enum ConfigError {
     },
 }
 
+impl DeviceConfig {
+    /// One of this model, as it comes.
+    pub fn new(model: impl Into<String>) -> Self {
+        Self { model: model.into(), mechanism: None, mig: false, numa_node: None }
+    }
+}
+
 impl MachineConfig {
     /// `count` devices of one model, without noise, in real time: for tests and simulations.
     pub fn plain(node: &str, model: &str, count: usize) -> Self {
@@ -148,15 +155,7 @@ impl MachineConfig {
             node: node.to_owned(),
             time_scale: 1.0,
             noise_fraction: 0.0,
-            devices: vec![
-                DeviceConfig {
-                    model: model.to_owned(),
-                    mechanism: None,
-                    mig: false,
-                    numa_node: None
-                };
-                count
-            ],
+            devices: vec![DeviceConfig::new(model); count],
             ..Self::default()
         }
     }
@@ -176,7 +175,7 @@ impl MachineConfig {
             return Err(number("mig_busy_seconds", self.mig_busy_seconds, "0 to 60"));
         }
         let mut vendor: Option<Vendor> = None;
-        let mut devices: Vec<DeviceDescription> = self
+        let devices: Vec<DeviceDescription> = self
             .devices
             .iter()
             .enumerate()
@@ -187,9 +186,6 @@ impl MachineConfig {
             |[a, b]: &&[u32; 2]| a == b || vendor != Some(Vendor::Nvidia) || !is_there(*a) || !is_there(*b);
         if let Some([a, b]) = self.nvlinks.iter().find(cannot_be) {
             return Err(ConfigError::NoLink(*a, *b));
-        }
-        for device in &mut devices {
-            device.links = self.links_of(device.index);
         }
         if devices.is_empty() { Err(ConfigError::NoDevices) } else { Ok(devices) }
     }
@@ -236,7 +232,7 @@ impl MachineConfig {
             mechanism,
             instances: None,
             geometry: None,
-            links: BTreeMap::new(),
+            links: self.links_of(index),
         })
     }
 }
