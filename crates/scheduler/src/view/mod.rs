@@ -134,9 +134,7 @@ fn device_views<'a>(
 ) -> impl Iterator<Item = DeviceView> + 'a {
     let devices = sources.agents.get(&node.name).map(|agent| agent.devices.as_slice()).unwrap_or_default();
     devices.iter().filter_map(move |device| {
-        let mut view = device_view(node, device, *node.shards.get(&device.gres_type)?, here, book, sources);
-        view.links = links(device, devices);
-        Some(view)
+        Some(device_view(node, device, *node.shards.get(&device.gres_type)?, here, book, sources))
     })
 }
 
@@ -198,7 +196,7 @@ fn device_view(
         geometry: device.geometry.clone(),
         is_shape_held,
         instances_empty,
-        links: BTreeMap::new(),
+        links: agent.map(|agent| links(device, &agent.devices)).unwrap_or_default(),
     }
 }
 

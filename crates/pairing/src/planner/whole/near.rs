@@ -62,8 +62,7 @@ impl Ways {
 
 /// One that is not known is as bad as the worst.
 fn rank(link: Option<Link>) -> usize {
-    let link = link.unwrap_or(Link::Sys);
-    Link::ALL.iter().position(|other| *other == link).unwrap_or(Link::ALL.len())
+    link.unwrap_or(Link::Sys) as usize
 }
 
 /// So many of `free` (ascending places), all of one model where that can be.
