@@ -304,10 +304,7 @@ fn load(site: &Site, name: &str, seconds: u32, time_limit: &str) -> String {
 /// Two workloads alone, and then in one pair; the two jobs of it.
 fn share(site: &Site, reader: &mut Reader) -> [String; 2] {
     reader.types(site, "sed -i");
-    wait_until("heartbeat of an active scheduler", SOON, || {
-        Ok(site.controller.types("cat /run/pillion/heartbeat || true")?.contains("mode=active"))
-    })
-    .unwrap();
+    site.wait_until_active();
     // Forty seconds of real time each, beside each other on the two GPUs.
     let alone: Vec<String> = WORKLOADS.iter().map(|name| load(site, name, 2400, "30")).collect();
     for job in &alone {

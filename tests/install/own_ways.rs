@@ -2,9 +2,8 @@
 //! `job_submit.lua`, and a Prolog. Setup leaves these as they are and says what to add; a job that asks for nothing finds what it found, and
 //! Slurm records of it what it recorded.
 
-use crate::site::{SLURM_CONF, SOON, Site, USER};
+use crate::site::{SLURM_CONF, Site, USER};
 use crate::{CONFIG, DEVICES, EDITED, environment, load};
-use pillion_tests::wait::wait_until;
 
 const SLURM_KEY: &str = "/etc/slurm/slurm.key";
 /// Said, though it is what is taken where munged is not.
@@ -139,10 +138,7 @@ fn a_site_without_munge_and_with_rules_of_its_own_is_served_as_it_is() {
     do_what_they_did(&site);
     let before = (environment(&site), record(&site));
     install(&site);
-    wait_until("heartbeat of an active scheduler", SOON, || {
-        Ok(site.controller.types("cat /run/pillion/heartbeat || true")?.contains("mode=active"))
-    })
-    .unwrap_or_else(|error| panic!("{error:?}\n{}", site.logs()));
+    site.wait_until_active();
     let job = load(&site, "resnet50-infer", 600, "5");
     site.wait_for_job(&job, "COMPLETED");
     let seen = site.wrote("n1", "resnet50-infer.env");

@@ -1,7 +1,7 @@
 //! A site before anybody has heard of Pillion: slurmctld on one machine, slurmd on two, whole GPUs, and a user.
 
 use pillion_tests::machine::{Machine, MachineSpec, connect, connect_again};
-use pillion_tests::wait::{Look, wait_for};
+use pillion_tests::wait::{Look, wait_for, wait_until};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -124,6 +124,13 @@ impl Site {
         wait_for(&format!("job {job} that is {state}"), SOON, || {
             let seen = self.job(job, "JobState");
             Ok(if seen == state { Look::Ready(()) } else { Look::NotYet(seen) })
+        })
+        .unwrap_or_else(|error| panic!("{error:?}\n{}", self.logs()));
+    }
+
+    pub(crate) fn wait_until_active(&self) {
+        wait_until("heartbeat of an active scheduler", SOON, || {
+            Ok(self.controller.types("cat /run/pillion/heartbeat || true")?.contains("mode=active"))
         })
         .unwrap_or_else(|error| panic!("{error:?}\n{}", self.logs()));
     }
