@@ -4,6 +4,7 @@
 use crate::faults::wait_for_event;
 use crate::restart::{PAIR, pair as pair_of_known};
 use crate::rides::{SOON, load, make_known, make_known_for, script, starts, submit};
+use crate::trials::{ALONE_SECONDS, BREAK, LONG_SECONDS};
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
 use pillion_tests::cluster::control_groups::{are_there, freezer_of, own_name};
@@ -15,10 +16,6 @@ use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A pair as in `trials`: let in to see, and seen to be too slow for its host.
-const BREAK: [(&str, &str); 2] = [("walk-left", "graph-walk"), ("walk-right", "graph-walk")];
-const ALONE_SECONDS: u32 = 1_800;
-const LONG_SECONDS: u32 = 7_200;
 /// A hold ends by itself (10 s), and its guard acts two seconds later.
 const HELD_MAX: Duration = Duration::from_secs(20);
 

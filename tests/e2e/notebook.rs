@@ -134,6 +134,15 @@ impl Session {
     }
 }
 
+/// Until it runs.
+pub(crate) fn wait_for_guest(cluster: &Cluster, guest: SlurmJobId) {
+    wait_for("a guest to come", SOON, || {
+        let state = cluster.job_field(guest, "JobState")?;
+        Ok(if state == "RUNNING" { Look::Ready(()) } else { Look::NotYet(why(cluster, "alice", guest)) })
+    })
+    .unwrap();
+}
+
 pub(crate) fn small_guest(cluster: &Cluster) -> SlurmJobId {
     let work = guest("resnet50-infer", [36_000, 60]);
     cluster
@@ -187,11 +196,7 @@ fn a_guest_uses_a_notebook_s_gpu_while_it_is_idle_and_goes_when_it_works() {
     })
     .unwrap();
     let first = small_guest(&cluster);
-    wait_for("a guest to come", SOON, || {
-        let state = cluster.job_field(first, "JobState")?;
-        Ok(if state == "RUNNING" { Look::Ready(()) } else { Look::NotYet(why(&cluster, "alice", first)) })
-    })
-    .unwrap();
+    wait_for_guest(&cluster, first);
     assert_eq!(group(&cluster, first, 0), group(&cluster, notebook.job, 0));
     println!("{}", cluster.pillion_as("root", &["pairs"]).unwrap().stdout().unwrap());
 

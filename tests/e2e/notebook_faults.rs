@@ -2,20 +2,11 @@
 //! user presses Ctrl-C, moves it, or cancels it, and with all of us dead `pillion rescue` looks after who waits.
 
 use crate::faults::wait_for_event;
-use crate::leases::{scontrol_as_alice, why};
-use crate::notebook::{Session, make_known, small_guest, start};
+use crate::leases::scontrol_as_alice;
+use crate::notebook::{Session, make_known, small_guest, start, wait_for_guest};
 use crate::rides::SOON;
-use pillion_tests::Cluster;
-use pillion_tests::wait::{Look, wait_for, wait_until};
+use pillion_tests::wait::wait_until;
 use rustix::process::Signal;
-
-fn wait_for_guest(cluster: &Cluster, guest: pillion_core::SlurmJobId) {
-    wait_for("a guest to come", SOON, || {
-        let state = cluster.job_field(guest, "JobState")?;
-        Ok(if state == "RUNNING" { Look::Ready(()) } else { Look::NotYet(why(cluster, "alice", guest)) })
-    })
-    .unwrap();
-}
 
 #[test]
 fn a_notebook_outlives_whoever_is_away() {

@@ -13,12 +13,12 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// A profile's name and what runs under it.
-type Named = (&'static str, &'static str);
+pub(crate) type Named = (&'static str, &'static str);
 
 /// They go as fast as alone, and are expected to: not surely enough for the promise that is asked for.
 const HOLD: [Named; 2] = [("agent-left", "launch-bound"), ("agent-right", "launch-bound")];
 /// Expected at .97, and go at .81: by less than the error of one reading too slow for 1.1, and seen to be only because it is a trial.
-const BREAK: [Named; 2] = [("walk-left", "graph-walk"), ("walk-right", "graph-walk")];
+pub(crate) const BREAK: [Named; 2] = [("walk-left", "graph-walk"), ("walk-right", "graph-walk")];
 /// Of the host.
 const TIGHT: &str = "max-slowdown=1.1";
 /// Of the guest.
@@ -26,9 +26,9 @@ const LOOSE: &str = "max-slowdown=10";
 /// What a trial may cost its guest.
 const LOST_MAX: Duration = Duration::from_mins(2);
 /// In seconds of the simulated machine: half a minute, so that the speed alone is known well.
-const ALONE_SECONDS: u32 = 1_800;
+pub(crate) const ALONE_SECONDS: u32 = 1_800;
 /// Longer than it takes to judge them.
-const LONG_SECONDS: u32 = 7_200;
+pub(crate) const LONG_SECONDS: u32 = 7_200;
 
 fn cluster() -> Cluster {
     let node = PoolNode { backend: NodeBackend::Nvidia, ..PoolNode::new("n1", "h200", Mechanism::Mps) };
