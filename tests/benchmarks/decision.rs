@@ -66,6 +66,7 @@ fn profile(number: u32) -> WorkloadProfile {
         duration_seconds: Some(1800.0),
         memory_bytes_peak: Some(8 * GIB),
         process_count_peak: 1,
+        process_memory_bytes_peak: None,
         ..WorkloadProfile::empty(workload(number), MODEL)
     }
 }

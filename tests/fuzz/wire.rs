@@ -64,6 +64,7 @@ fn summary() -> ReportBody {
         shared_device_seconds: Some(2.0),
         memory_bytes_peak: Some(1 << 33),
         process_count_peak: 2,
+        process_memory_bytes_peak: Some(1 << 30),
         energy_joules: Some(1234.5),
         solo: ProgressPart { progress: Some(30.0), seconds: 6.0 },
         shared: ProgressPart { progress: None, seconds: 0.0 },

@@ -33,6 +33,8 @@ pub struct Sighting {
     pub memory_bytes: Option<u64>,
     /// How many there were.
     pub process_count: u32,
+    /// Memory of the one of them that had most; absent as `memory_bytes` is.
+    pub process_memory_bytes: Option<u64>,
 }
 
 /// One sample of one device.
@@ -159,6 +161,9 @@ struct Run {
     /// Of the samples at which it could be read.
     memory_bytes_peak: Option<u64>,
     process_count_peak: u32,
+    /// Absent in what an older agent left.
+    #[serde(default)]
+    process_memory_bytes_peak: Option<u64>,
     energy_joules: Option<f64>,
     counter: Counter,
     /// An older agent wrote its means down under another name: they begin again.
@@ -176,6 +181,7 @@ impl Run {
             shared_device_seconds: Some(0.0),
             memory_bytes_peak: None,
             process_count_peak: 0,
+            process_memory_bytes_peak: None,
             energy_joules: None,
             counter: Counter::default(),
             activity: Means::default(),
@@ -253,6 +259,7 @@ impl DeviceRuns {
             if let Some(run) = seen.start.and_then(|start| self.runs.get_mut(&start)) {
                 run.memory_bytes_peak = run.memory_bytes_peak.max(seen.memory_bytes);
                 run.process_count_peak = run.process_count_peak.max(seen.process_count);
+                run.process_memory_bytes_peak = run.process_memory_bytes_peak.max(seen.process_memory_bytes);
             }
         }
         self.add_energy(&present, sample.reading);
@@ -375,6 +382,7 @@ impl DeviceRuns {
             shared_device_seconds: run.shared_device_seconds,
             memory_bytes_peak: run.memory_bytes_peak,
             process_count_peak: run.process_count_peak,
+            process_memory_bytes_peak: run.process_memory_bytes_peak,
             energy_joules: run.energy_joules,
             solo: run.counter.solo,
             shared: run.counter.shared,

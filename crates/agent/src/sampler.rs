@@ -357,9 +357,13 @@ impl Sampler {
             if start.is_none() && self.proc.is_mps_server(process.pid) {
                 continue;
             }
-            let seen =
-                of_starts.entry(start).or_insert(Sighting { start, memory_bytes: Some(0), process_count: 0 });
-            seen.memory_bytes = seen.memory_bytes.zip(process.memory_bytes).map(|(a, b)| a.saturating_add(b));
+            let none =
+                Sighting { memory_bytes: Some(0), process_memory_bytes: Some(0), start, process_count: 0 };
+            let seen = of_starts.entry(start).or_insert(none);
+            let of_one = process.memory_bytes;
+            seen.memory_bytes = seen.memory_bytes.zip(of_one).map(|(all, one)| all.saturating_add(one));
+            seen.process_memory_bytes =
+                seen.process_memory_bytes.zip(of_one).map(|(most, one)| most.max(one));
             seen.process_count += 1;
         }
         of_starts.into_values().collect()

@@ -43,6 +43,9 @@ pub struct WorkloadProfile {
     pub memory_bytes_ran_out: Option<u64>,
     /// The most processes on the device at once in any run.
     pub process_count_peak: u32,
+    /// The most device memory that any one process held in any run; absent where no run tells it.
+    #[serde(default)]
+    pub process_memory_bytes_peak: Option<u64>,
     /// Mean energy of a run.
     pub energy_joules: Option<f64>,
 }
@@ -74,6 +77,9 @@ impl Serialize for WorkloadProfile {
             }
         }
         map.serialize_entry("process_count_peak", &self.process_count_peak)?;
+        if let Some(bytes) = self.process_memory_bytes_peak {
+            map.serialize_entry("process_memory_bytes_peak", &bytes)?;
+        }
         PROFILE.write_values(&self.metrics, |metric| metric == Metric::PowerWatts, &mut map)?;
         map.serialize_entry("energy_joules", &self.energy_joules)?;
         Form::write_sources(&self.metrics, &mut map)?;
@@ -128,6 +134,7 @@ impl WorkloadProfile {
             memory_bytes_completed: None,
             memory_bytes_ran_out: None,
             process_count_peak: 0,
+            process_memory_bytes_peak: None,
             energy_joules: None,
         }
     }

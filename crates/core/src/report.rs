@@ -229,6 +229,10 @@ pub struct JobSummary {
     pub memory_bytes_peak: Option<u64>,
     /// The most processes that it had on the device at once.
     pub process_count_peak: u32,
+    /// The most device memory that any one of them held, of the same samples; absent as `memory_bytes_peak` is, and from an older
+    /// agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_memory_bytes_peak: Option<u64>,
     /// The device's energy while it had it alone, plus its part while shared.
     pub energy_joules: Option<f64>,
     /// Progress while alone.

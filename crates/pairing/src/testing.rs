@@ -29,6 +29,7 @@ pub(crate) fn profile(workload: &str, active: f64, bandwidth: f64, memory_gib: u
         duration_seconds: Some(600.0),
         memory_bytes_peak: Some(memory_gib * GIB),
         process_count_peak: 1,
+        process_memory_bytes_peak: None,
         ..WorkloadProfile::empty(WorkloadKey::new(workload), "h100")
     }
 }

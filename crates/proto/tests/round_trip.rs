@@ -137,6 +137,7 @@ prop_compose! {
     fn summaries()(
         (start, gres_type, started, ended) in (starts(), names(), quantities(), quantities()),
         (shared_seconds, memory_bytes_peak, process_count_peak) in (quantities(), any::<Option<u64>>(), any::<u32>()),
+        process_memory_bytes_peak in any::<Option<u64>>(),
         (energy_joules, solo, shared) in (option::of(quantities()), parts(), parts()),
         shared_device_seconds in option::of(quantities()),
         (solo_means, solo_sample_count) in (option::of(means()), any::<u32>()),
@@ -145,7 +146,7 @@ prop_compose! {
         JobSummary {
             start, gres_type: GresType(gres_type), started_at: UnixTime::from_seconds(started),
             ended_at: UnixTime::from_seconds(ended), shared_seconds, shared_device_seconds, memory_bytes_peak,
-            process_count_peak, energy_joules,
+            process_count_peak, process_memory_bytes_peak, energy_joules,
             solo, shared, solo_means, solo_sample_count, neighbours, signs,
         }
     }

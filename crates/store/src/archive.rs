@@ -140,6 +140,9 @@ struct ProfileRecord {
     memory_bytes_completed: Option<u64>,
     memory_bytes_ran_out: Option<u64>,
     process_count_peak: u32,
+    /// Absent in what was written by a release of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    process_memory_bytes_peak: Option<u64>,
     energy_joules: Option<f64>,
     updated_at: UnixTime,
 }
@@ -164,6 +167,7 @@ impl From<&StoredProfile> for ProfileRecord {
             memory_bytes_completed: profile.memory_bytes_completed,
             memory_bytes_ran_out: profile.memory_bytes_ran_out,
             process_count_peak: profile.process_count_peak,
+            process_memory_bytes_peak: profile.process_memory_bytes_peak,
             energy_joules: profile.energy_joules,
             updated_at,
         }
@@ -187,6 +191,7 @@ impl From<ProfileRecord> for StoredProfile {
                 memory_bytes_completed: record.memory_bytes_completed,
                 memory_bytes_ran_out: record.memory_bytes_ran_out,
                 process_count_peak: record.process_count_peak,
+                process_memory_bytes_peak: record.process_memory_bytes_peak,
                 energy_joules: record.energy_joules,
             },
             durations: Durations {

@@ -70,6 +70,7 @@ pub fn summary(start: JobStart) -> JobSummary {
         shared_device_seconds: None,
         memory_bytes_peak: Some(5),
         process_count_peak: 1,
+        process_memory_bytes_peak: None,
         energy_joules: None,
         solo: ProgressPart::default(),
         shared: ProgressPart::default(),

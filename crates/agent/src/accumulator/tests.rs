@@ -12,10 +12,16 @@ fn job(id: u32) -> JobStart {
 }
 
 fn seen(id: u32, memory_bytes: u64) -> Sighting {
-    Sighting { start: Some(job(id)), memory_bytes: Some(memory_bytes), process_count: 1 }
+    Sighting {
+        start: Some(job(id)),
+        memory_bytes: Some(memory_bytes),
+        process_count: 1,
+        process_memory_bytes: Some(memory_bytes),
+    }
 }
 
-const STRANGER: Sighting = Sighting { start: None, memory_bytes: Some(1), process_count: 1 };
+const STRANGER: Sighting =
+    Sighting { start: None, memory_bytes: Some(1), process_count: 1, process_memory_bytes: Some(1) };
 
 /// A device that uses 100 W while anybody is on it, and whose activity is what is given.
 struct Scene {

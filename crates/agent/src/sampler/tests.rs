@@ -135,6 +135,23 @@ fn memory_that_cannot_be_read_is_neither_nothing_nor_a_part_of_it() {
 }
 
 #[test]
+fn of_several_processes_it_is_told_what_all_held_and_what_any_one_did() {
+    let mut node = Node::new();
+    node.begin_task(10);
+    run(node.directory.path(), 11, 10);
+    node.sample_at(&[(10, Some(5)), (11, Some(2))]);
+    node.sample_at(&[(10, Some(3)), (11, Some(6))]);
+    node.sample_at(&[(10, Some(9)), (11, None)]);
+    node.end_process(10);
+    node.end_process(11);
+    node.sample(&[]);
+    let sampled = node.sample(&[]);
+    let summary = summaries(&sampled)[0];
+    let found = (summary.process_count_peak, summary.memory_bytes_peak, summary.process_memory_bytes_peak);
+    assert_eq!(found, (2, Some(9), Some(6)), "of the looks at which that of each could be read");
+}
+
+#[test]
 fn a_start_is_over_when_its_task_and_its_processes_have_been_gone_twice() {
     let mut node = Node::new();
     node.begin_task(10);

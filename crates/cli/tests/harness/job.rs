@@ -163,6 +163,7 @@ fn slow() -> JobStatus {
         shared_seconds: 506.1,
         memory_bytes_peak: Some(6 << 30),
         process_count_peak: 1,
+        process_memory_bytes_peak: None,
         energy_joules: Some(123_456.0),
         progress_shared_seconds: 506.1,
         progress_solo_seconds: 216.9,

@@ -87,6 +87,7 @@ pub(crate) fn profiles(workloads: Workloads) -> Vec<WorkloadProfile> {
                 duration_seconds: Some(rng.random_range(600.0..14_400.0)),
                 memory_bytes_peak: Some(rng.random_range(2..36) * GIB),
                 process_count_peak: 1,
+                process_memory_bytes_peak: None,
                 ..WorkloadProfile::empty(workload(number), MODEL)
             }
         })

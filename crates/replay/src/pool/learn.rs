@@ -36,6 +36,7 @@ pub(super) fn profile_of(kind: &Kind, device_model: &str, usage: &Usage) -> Work
         metrics,
         memory_bytes_peak: usage.memory_bytes_peak,
         process_count_peak: 1,
+        process_memory_bytes_peak: None,
         ..WorkloadProfile::empty(kind.key.clone(), device_model)
     }
 }

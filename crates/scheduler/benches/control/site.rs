@@ -100,6 +100,7 @@ fn profile(user: u32, number: u32) -> WorkloadProfile {
         throughput_per_second: Some(1.0),
         memory_bytes_peak: Some(8 * GIB),
         process_count_peak: 1,
+        process_memory_bytes_peak: None,
         ..WorkloadProfile::empty(workload(user, number), MODEL)
     }
 }

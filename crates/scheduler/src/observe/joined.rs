@@ -65,6 +65,7 @@ pub(super) fn joined(job: &ObservedJob, runs: &[ObservedRun]) -> Result<Measured
         shared_device_seconds: None,
         memory_bytes_peak: parts().filter_map(|part| part.memory_bytes_peak).max(),
         process_count_peak: parts().map(|part| part.process_count_peak).max().unwrap_or(0),
+        process_memory_bytes_peak: parts().filter_map(|part| part.process_memory_bytes_peak).max(),
         energy_joules,
         solo: ProgressPart::default(),
         shared: ProgressPart::default(),

@@ -329,6 +329,7 @@ fn forget_minutes(stored: StoredProfile) -> StoredProfile {
         memory_bytes_completed: stored.profile.memory_bytes_completed,
         memory_bytes_ran_out: stored.profile.memory_bytes_ran_out,
         process_count_peak: stored.profile.process_count_peak,
+        process_memory_bytes_peak: stored.profile.process_memory_bytes_peak,
         ..WorkloadProfile::empty(workload.clone(), device_model.clone())
     };
     StoredProfile { profile, run_counts_at_cap: [0; 9], durations: Durations::default(), ..stored }
@@ -427,6 +428,8 @@ fn add_means(profile: &mut WorkloadProfile, ActivityMeans(means): &ActivityMeans
         profile.memory_bytes_completed = Some(least);
     }
     profile.process_count_peak = profile.process_count_peak.max(run.summary.process_count_peak);
+    let of_one = run.summary.process_memory_bytes_peak.filter(|peak| *peak > 0);
+    profile.process_memory_bytes_peak = profile.process_memory_bytes_peak.max(of_one);
 }
 
 /// The mean over so many runs with this one.

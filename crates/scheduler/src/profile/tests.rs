@@ -81,6 +81,22 @@ fn memory_that_nobody_could_read_is_no_need_of_nothing() {
 }
 
 #[test]
+fn what_several_processes_took_at_most_is_of_any_run() {
+    let with = |process_count_peak, process_memory_bytes_peak: Option<u64>| {
+        let run = run(100, 0.0);
+        let summary = JobSummary { process_count_peak, process_memory_bytes_peak, ..run.summary.clone() };
+        MeasuredRun { summary, ..run }
+    };
+    let told = |runs: &[MeasuredRun]| {
+        let profile = learnt(runs).unwrap().profile;
+        (profile.process_count_peak, profile.process_memory_bytes_peak)
+    };
+    assert_eq!(told(&[with(4, Some(7)), with(2, Some(9)), with(1, None)]), (4, Some(9)));
+    assert_eq!(told(&[with(4, None)]), (4, None), "an older agent does not tell");
+    assert_eq!(told(&[with(2, Some(0))]), (2, None));
+}
+
+#[test]
 fn a_profile_never_mixes_values_of_different_quality() {
     use MetricSource::{DcgmExporter, Nvml, NvmlGpm};
     let with = |rate: f64, source: Option<MetricSource>| {
@@ -113,6 +129,7 @@ fn every_mean_of_a_run_finds_its_place_in_the_profile() {
         duration_seconds: Some(100.0),
         memory_bytes_peak: Some(5),
         process_count_peak: 1,
+        process_memory_bytes_peak: None,
         energy_joules: Some(600.0),
         ..WorkloadProfile::empty(WorkloadKey::new("alice/w"), "h200")
     };

@@ -39,6 +39,7 @@ fn profile(workload: &str) -> StoredProfile {
         duration_variation_fraction: Some(0.01),
         memory_bytes_peak: Some(8 * GIB),
         process_count_peak: 1,
+        process_memory_bytes_peak: None,
         ..WorkloadProfile::empty(WorkloadKey::new(workload), "h100")
     };
     StoredProfile { profile, durations: Durations::default(), run_counts_at_cap: [0; 9], updated_at: at(NOW) }

@@ -50,6 +50,7 @@ prop_compose! {
                 memory_bytes_completed: completed,
                 memory_bytes_ran_out: ran_out,
                 process_count_peak: run_count / 7,
+                process_memory_bytes_peak: None,
                 energy_joules: energy,
                 ..WorkloadProfile::empty(workload, "h100")
             },

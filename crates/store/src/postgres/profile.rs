@@ -59,6 +59,7 @@ struct ProfileRow {
     memory_bytes_completed: Option<i64>,
     memory_bytes_ran_out: Option<i64>,
     process_count_peak: i64,
+    process_memory_bytes_peak: Option<i64>,
     energy_joules: Option<f64>,
     family: Option<String>,
     throughput_per_second_at_cap: Vec<Option<f64>>,
@@ -82,6 +83,8 @@ impl TryFrom<ProfileRow> for StoredProfile {
             memory_bytes_completed: place.number_opt("memory_bytes_completed", row.memory_bytes_completed)?,
             memory_bytes_ran_out: place.number_opt("memory_bytes_ran_out", row.memory_bytes_ran_out)?,
             process_count_peak: place.number("process_count_peak", row.process_count_peak)?,
+            process_memory_bytes_peak: place
+                .number_opt("process_memory_bytes_peak", row.process_memory_bytes_peak)?,
             energy_joules: row.energy_joules,
             family: row.family,
             throughput_per_second_at_cap: at_caps(&place, &row.throughput_per_second_at_cap)?,
@@ -142,8 +145,8 @@ pub(super) async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> R
         "insert into workload_profile (workload, device_model, run_count, duration_seconds,
             duration_variation_fraction, duration_deviation_squares, throughput_per_second, memory_bytes_peak,
             process_count_peak, energy_joules, updated_at, family, throughput_per_second_at_cap, run_counts_at_cap, metrics,
-            memory_bytes_completed, memory_bytes_ran_out, duration_run_count)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+            memory_bytes_completed, memory_bytes_ran_out, duration_run_count, process_memory_bytes_peak)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
         on conflict (workload, device_model) do update set
             run_count = excluded.run_count, duration_seconds = excluded.duration_seconds,
             duration_variation_fraction = excluded.duration_variation_fraction,
@@ -154,7 +157,8 @@ pub(super) async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> R
             energy_joules = excluded.energy_joules, updated_at = excluded.updated_at, family = excluded.family,
             throughput_per_second_at_cap = excluded.throughput_per_second_at_cap,
             run_counts_at_cap = excluded.run_counts_at_cap, metrics = excluded.metrics,
-            memory_bytes_completed = excluded.memory_bytes_completed, memory_bytes_ran_out = excluded.memory_bytes_ran_out",
+            memory_bytes_completed = excluded.memory_bytes_completed, memory_bytes_ran_out = excluded.memory_bytes_ran_out,
+            process_memory_bytes_peak = excluded.process_memory_bytes_peak",
         profile.workload.as_str(),
         profile.device_model,
         i64::from(profile.run_count),
@@ -173,6 +177,7 @@ pub(super) async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> R
         profile.memory_bytes_completed.map(bigint),
         profile.memory_bytes_ran_out.map(bigint),
         i64::from(stored.durations.run_count),
+        profile.process_memory_bytes_peak.map(bigint),
     )
     .execute(conn)
     .await?;
@@ -188,7 +193,7 @@ pub(super) async fn read(
         ProfileRow,
         r#"select workload, device_model, run_count, duration_seconds, duration_variation_fraction,
             duration_run_count, duration_deviation_squares, throughput_per_second, memory_bytes_peak, memory_bytes_completed,
-            memory_bytes_ran_out, process_count_peak, energy_joules, updated_at, family, run_counts_at_cap,
+            memory_bytes_ran_out, process_count_peak, process_memory_bytes_peak, energy_joules, updated_at, family, run_counts_at_cap,
             throughput_per_second_at_cap as "throughput_per_second_at_cap: Vec<Option<f64>>",
             -- A row of before has a column for each.
             coalesce(metrics, jsonb_strip_nulls(jsonb_build_object('power_watts', power_watts_mean,

@@ -54,6 +54,7 @@ struct RunRow {
     shared_device_seconds: Option<f64>,
     memory_bytes_peak: Option<i64>,
     process_count_peak: i64,
+    process_memory_bytes_peak: Option<i64>,
     energy_joules: Option<f64>,
     solo_progress: Option<f64>,
     solo_seconds: f64,
@@ -86,6 +87,8 @@ impl TryFrom<RunRow> for JobSummary {
             shared_device_seconds: row.shared_device_seconds,
             memory_bytes_peak: place.number_opt("memory_bytes_peak", row.memory_bytes_peak)?,
             process_count_peak: place.number("process_count_peak", row.process_count_peak)?,
+            process_memory_bytes_peak: place
+                .number_opt("process_memory_bytes_peak", row.process_memory_bytes_peak)?,
             energy_joules: row.energy_joules,
             solo: ProgressPart { progress: row.solo_progress, seconds: row.solo_seconds },
             shared: ProgressPart { progress: row.shared_progress, seconds: row.shared_progress_seconds },
@@ -120,8 +123,8 @@ pub(super) async fn insert(
         "insert into job_run (job_id, restart_count, gres_type, node, started_at, ended_at, shared_seconds,
             memory_bytes_peak, process_count_peak, energy_joules, solo_progress, solo_seconds, shared_progress,
             shared_progress_seconds, solo_means, solo_sample_count, neighbour_starts, signs,
-            shared_device_seconds)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+            shared_device_seconds, process_memory_bytes_peak)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
         on conflict on constraint job_run_start_key do nothing",
         run.start.job_id.to_string(),
         integer(run.start.restart_count),
@@ -142,6 +145,7 @@ pub(super) async fn insert(
         &neighbours,
         run.signs.as_ref().map(|signs| json!(signs)),
         run.shared_device_seconds,
+        run.process_memory_bytes_peak.map(bigint),
     )
     .execute(conn)
     .await?;
@@ -153,8 +157,8 @@ pub(super) async fn summary(conn: &mut PgConnection, start: JobStart) -> Result<
     let row = sqlx::query_as!(
         RunRow,
         r#"select job_id, restart_count, gres_type, started_at, ended_at, shared_seconds, shared_device_seconds, memory_bytes_peak,
-            process_count_peak, energy_joules, solo_progress, solo_seconds, shared_progress, shared_progress_seconds,
-            solo_means, solo_sample_count, neighbour_starts, signs, node, null::text as device_model, null::bigint as device_memory_bytes
+            process_count_peak, process_memory_bytes_peak, energy_joules, solo_progress, solo_seconds, shared_progress,
+            shared_progress_seconds, solo_means, solo_sample_count, neighbour_starts, signs, node, null::text as device_model, null::bigint as device_memory_bytes
         from job_run where job_id = $1 and restart_count = $2 order by gres_type limit 1"#,
         start.job_id.to_string(),
         integer(start.restart_count),
@@ -170,7 +174,8 @@ macro_rules! run_rows {
         sqlx::query_as!(
             RunRow,
             r#"select run.job_id, run.restart_count, run.gres_type, run.started_at, run.ended_at, run.shared_seconds, run.shared_device_seconds,
-                run.memory_bytes_peak, run.process_count_peak, run.energy_joules, run.solo_progress, run.solo_seconds,
+                run.memory_bytes_peak, run.process_count_peak, run.process_memory_bytes_peak, run.energy_joules,
+                run.solo_progress, run.solo_seconds,
                 run.shared_progress, run.shared_progress_seconds, run.solo_means, run.solo_sample_count,
                 run.neighbour_starts, run.signs, run.node, device.device_model as "device_model?",
                 device.memory_bytes as "device_memory_bytes?"

@@ -73,7 +73,7 @@ fn on_model(profile: &WorkloadProfile) -> Markup {
                 div { dt { "Peak memory" } dd { (format::bytes(profile.memory_bytes_peak)) } }
                 div { dt { "Power" } dd { @if let Some(watts) = profile.metrics.get(Metric::PowerWatts) { (format!("{watts:.0} W")) } @else { (format::NONE) } } }
                 div { dt { "Energy" } dd { @if let Some(joules) = profile.energy_joules { (Amount::energy(joules)) } @else { (format::NONE) } } }
-                div { dt { "Processes" } dd { (profile.process_count_peak) } }
+                div { dt { "Processes" } dd { (profile.process_count_peak) @if let Some(bytes) = profile.process_memory_bytes_peak.filter(|_| profile.process_count_peak > 1) { span.muted { ", " (format::bytes(Some(bytes))) " each at most" } } } }
             }
             div.columns {
                 table.narrow.profile {

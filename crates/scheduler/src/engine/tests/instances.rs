@@ -128,6 +128,7 @@ fn busy(user: &str, active: f64) -> StoredProfile {
         duration_seconds: Some(600.0),
         memory_bytes_peak: Some(8 << 30),
         process_count_peak: 1,
+        process_memory_bytes_peak: None,
         ..WorkloadProfile::empty(WorkloadKey::new(format!("{user}/w")), "h200")
     };
     StoredProfile { profile, durations: Durations::default(), run_counts_at_cap: [0; 9], updated_at: at(NOW) }
