@@ -118,6 +118,7 @@ pub(crate) fn held_by(
             gres_types: GresType::new("g0").into(),
             sharing,
             shards,
+            memory_bytes: None,
             is_session: false,
         };
         table.insert(share, Own::default()).unwrap();

@@ -54,6 +54,7 @@ mod restart;
 mod rides;
 mod scale;
 mod scheduler_death;
+mod several_processes;
 mod side_by_side;
 mod storm;
 mod trials;

@@ -77,6 +77,7 @@ fn summary() -> ReportBody {
         signs: Some(FaultSigns {
             memory: vec![memory],
             process_bytes_limit: Some(1 << 34),
+            was_over_limit: true,
             stderr: Some(StderrWords::Vague),
             xids: vec![XidSeen { at: at(9), code: 79, is_own: Some(true) }],
         }),
@@ -143,6 +144,7 @@ fn to_agents() -> Vec<ToAgent> {
         gres_types: g0().into(),
         sharing: Sharing::Mps { cap: Some(Fraction::clamped(0.6)), memory_limit_bytes: Some(1 << 33) },
         shards: Shards::try_new(60).unwrap(),
+        memory_bytes: None,
         is_session: false,
     };
     let revoke = ToAgent::Revoke { decision_id: DecisionId(7), start: JOB };

@@ -72,6 +72,8 @@ pub struct Devices {
     endings: Endings,
     /// Interactive jobs that are over, by the scheduler's word, and whose last tasks are still here.
     leaving: BTreeSet<JobStart>,
+    /// Starts that were ended because they held more memory than their share allows, until they are over.
+    over_limit: BTreeSet<JobStart>,
     conditions: watch::Sender<Vec<DeviceCondition>>,
     reports: mpsc::Sender<ReportBody>,
     answers: mpsc::Sender<FromAgent>,
@@ -165,6 +167,7 @@ impl Devices {
             backoff: Backoff::new(Instant::now()),
             endings,
             leaving: BTreeSet::new(),
+            over_limit: BTreeSet::new(),
             conditions,
             reports,
             answers,
@@ -264,6 +267,7 @@ impl Devices {
             self.tell(report);
         }
         for start in &sampled.ended {
+            self.over_limit.remove(start);
             self.ended(*start);
         }
         let shares = self.node.all_shares();
@@ -275,11 +279,13 @@ impl Devices {
         }
     }
 
-    /// What the sampler does not know of a start: the limit that its share set for each of its processes.
+    /// What the sampler does not know of a start: the limit that its share set for each of its processes, and whether it was ended
+    /// because all of them held more.
     fn add_limit(&self, summary: &mut JobSummary) {
         let share = self.node.share(summary.start).filter(|share| share.mechanism().has_daemon());
         if let Some(signs) = &mut summary.signs {
             signs.process_bytes_limit = share.and_then(|share| share.sharing.memory_limit_bytes());
+            signs.was_over_limit = self.over_limit.contains(&summary.start);
         }
     }
 

@@ -25,7 +25,7 @@ pub struct Holding {
 /// with for all of them together. Who has all of a device takes nothing from anybody.
 pub fn limit_exceeded(holding: &Holding, share: &Share) -> Option<u64> {
     let is_of = share.gres_types.contains(&holding.gres_type) && share.shards != Shards::ALL;
-    let limit = share.sharing.memory_limit_bytes().filter(|_| is_of)?;
+    let limit = share.memory_bytes_max().filter(|_| is_of)?;
     (holding.memory_bytes > limit.saturating_add(MARGIN_BYTES)).then_some(limit)
 }
 
@@ -49,6 +49,9 @@ mod tests {
         };
         assert_eq!(limit_exceeded(&holding(140 << 30), &limited), Some(525 << 20));
         assert_eq!(limit_exceeded(&holding((525 << 20) + MARGIN_BYTES), &limited), None);
+        let of_each = Share { memory_bytes: Some(2 * (525 << 20)), ..limited.clone() };
+        assert_eq!(limit_exceeded(&holding(1 << 30), &of_each), None, "two processes have as much each");
+        assert_eq!(limit_exceeded(&holding(2 << 30), &of_each), Some(1050 << 20), "a third has nothing");
         let alone = share(33, Mechanism::TimeSliced);
         let elsewhere = Share { gres_types: GresType::new("g0").into(), ..limited.clone() };
         let has_all = Share { shards: Shards::ALL, ..limited.clone() };

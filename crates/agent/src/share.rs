@@ -218,6 +218,7 @@ pub(crate) mod tests {
             gres_types: GresType::new("g3").into(),
             sharing: Sharing::by(mechanism, None, Some(2)),
             shards: Shards::ALL,
+            memory_bytes: None,
             is_session: false,
         }
     }

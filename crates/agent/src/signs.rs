@@ -113,6 +113,7 @@ impl DeviceSigns {
                 })
                 .collect(),
             process_bytes_limit: None,
+            was_over_limit: false,
             stderr: None,
             xids: xids
                 .map(|xid| XidSeen {

@@ -139,7 +139,7 @@ mod tests {
             let candidate = Candidate { excluded_by: Some(word.to_owned()), ..Candidate::default() };
             candidate.rule().map(str::to_owned)
         };
-        let sentence = "one of the two runs more than one process on the device";
+        let sentence = "one of the two runs several processes, and nothing could hold each of them to its part of the memory";
         assert_eq!(rule("several-processes").as_deref(), Some(sentence));
         assert_eq!(rule("of-tomorrow").as_deref(), Some("of-tomorrow"));
         assert_eq!(Candidate::default().rule(), None);

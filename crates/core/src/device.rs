@@ -50,9 +50,9 @@ impl Mechanism {
             Self::TimeSliced => "none",
         }
     }
-    /// How many tenants it can hold on one device, each of one process: in a mode of a card as many as that mode has parts, in an
+    /// How many processes of tenants it serves at once on one device: in a mode of a card as many as that mode has parts, in an
     /// instance whoever is there.
-    pub const fn tenants_max(self) -> u32 {
+    pub const fn processes_max(self) -> u32 {
         match self {
             Self::Mps | Self::MigMps => MPS_CLIENTS_MAX,
             Self::Ccs => 4,

@@ -42,6 +42,8 @@ const SAID_SURELY: f64 = 0.8;
 const SAID_VAGUELY: f64 = 0.4;
 const LIMIT_REACHED: f64 = 0.5;
 const DEVICE_FULL: f64 = 0.4;
+/// No inference, but the agent's own doing.
+const DONE_BY_US: f64 = 1.0;
 /// What is left of memory's signs where standard error could be read and says nothing of them.
 const SILENT: f64 = 0.5;
 
@@ -102,6 +104,9 @@ pub struct FaultSigns {
     pub memory: Vec<MemorySample>,
     /// The most device memory of each of its processes, where it was held to one.
     pub process_bytes_limit: Option<u64>,
+    /// All its processes together held more than the start was let in with, each within its limit, and the agent ended it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_over_limit: bool,
     /// What the end of its standard error says; `None` = it could not be read.
     pub stderr: Option<StderrWords>,
     /// Xids on the device towards the end, in any order.
@@ -133,6 +138,8 @@ pub enum FailureKind {
 pub enum FaultRule {
     /// Standard error speaks of memory.
     SaidOutOfMemory,
+    /// It held more memory than its share allows, and was ended for that.
+    LimitExceeded,
     /// A process came up to its memory limit just before the end.
     LimitReached,
     /// The device was full just before the end.
@@ -148,7 +155,9 @@ impl FaultRule {
     /// What the rule is about.
     pub const fn kind(self) -> FailureKind {
         match self {
-            Self::SaidOutOfMemory | Self::LimitReached | Self::DeviceFull => FailureKind::OutOfMemory,
+            Self::SaidOutOfMemory | Self::LimitExceeded | Self::LimitReached | Self::DeviceFull => {
+                FailureKind::OutOfMemory
+            }
             Self::HardwareXid => FailureKind::DeviceFault,
         }
     }
@@ -247,6 +256,11 @@ fn before(at: UnixTime, ended_at: UnixTime, seconds_max: f64) -> Option<f64> {
 
 /// The signs of a lack of device memory, and how far they can be trusted altogether.
 fn memory_signs(seen: &StartSeen, ended_at: UnixTime, ending: Ending) -> (Vec<Sign>, f64) {
+    if seen.signs.was_over_limit && !matches!(ending, Ending::Exited(0) | Ending::EndedBySlurm) {
+        let words = "its processes together held more device memory than its share allows, and it was ended";
+        let rule = FaultRule::LimitExceeded;
+        return (vec![Sign { rule, weight: DONE_BY_US, words: words.to_owned() }], 1.0);
+    }
     if !failed_by_itself(ending) {
         return (Vec::new(), 1.0);
     }

@@ -79,7 +79,8 @@ pub enum Reason {
     NotShareable,
     /// It would end after its host while others wait for a whole device.
     OutlivesHost,
-    /// It was seen with more than one process on the device at once: no limit could be set for them together.
+    /// It was seen with more than one process on the device at once, and no limit can be set for each of them: how much each takes is
+    /// not known, the device sets none, or they are more than it serves.
     SeveralProcesses,
     /// No shards are left beside the partner.
     NoShardsLeft,
@@ -146,7 +147,7 @@ impl Reason {
             Self::NotShareable => "the device is not shared",
             Self::OutlivesHost => "it could run longer than its host while others wait for a whole device",
             Self::SeveralProcesses => {
-                "it runs more than one process on the device, and no limit can be set for them together"
+                "it runs several processes on the device, and nothing could hold each of them to its part of the memory"
             }
             Self::NoShardsLeft => "no share of the device is left",
             Self::NodeTooFull => "the node has too few CPUs or too little memory left",
@@ -209,7 +210,9 @@ impl Reason {
             Self::MeasuredTooBriefly => "one of the two was measured for too short a time",
             Self::OwesRuns => "the user of one of the two owes runs alone",
             Self::MeasuredAlone => "its user has it measured alone",
-            Self::SeveralProcesses => "one of the two runs more than one process on the device",
+            Self::SeveralProcesses => {
+                "one of the two runs several processes, and nothing could hold each of them to its part of the memory"
+            }
             Self::NoShardsLeft => "no shards are left beside it",
             Self::NodeTooFull => "not enough CPUs or memory on its node",
             Self::NodeDoesNotMatch => "features, exclusions or GPU type do not match",
@@ -295,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_rule_on_processes_says_what_it_goes_by() {
-        let text = "one of the two runs more than one process on the device";
+        let text = "one of the two runs several processes, and nothing could hold each of them to its part of the memory";
         assert_eq!(Reason::SeveralProcesses.of_partner(), text);
     }
 }

@@ -94,6 +94,11 @@ impl Sharing {
             Self::TimeSliced | Self::Ccs { .. } | Self::Mig { .. } => None,
         }
     }
+    /// The most device memory that all processes of a tenant together may take that was let in with `admitted_bytes`; absent = no
+    /// limit. Where each is limited to a part of what all have, that is more than the limit of one.
+    pub fn memory_bytes_max(self, admitted_bytes: Option<u64>) -> Option<u64> {
+        self.memory_limit_bytes().map(|each| each.max(admitted_bytes.unwrap_or(0)))
+    }
     /// The card's mode.
     pub const fn ccs_mode(self) -> Option<u8> {
         match self {
@@ -227,6 +232,9 @@ pub struct Share {
     pub sharing: Sharing,
     /// What Slurm booked for it of each.
     pub shards: Shards,
+    /// What all its processes together may take of the device's memory, where each is limited to a part of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// It is an interactive job: it has no script, its first step begins it, and it goes on between its steps.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_session: bool,
@@ -236,6 +244,10 @@ impl Share {
     /// What Slurm booked for it of all its devices.
     pub fn shards_booked(&self) -> u32 {
         self.gres_types.iter().map(|_| u32::from(self.shards.count())).sum()
+    }
+    /// The most device memory that all its processes together may take; absent = no limit.
+    pub fn memory_bytes_max(&self) -> Option<u64> {
+        self.sharing.memory_bytes_max(self.memory_bytes)
     }
     /// Which way the device is shared; turns for a job that has it alone and cannot be joined.
     pub const fn mechanism(&self) -> Mechanism {

@@ -118,7 +118,7 @@ fn parts() -> impl Strategy<Value = ProgressPart> {
 prop_compose! {
     fn signs()(
         memory in prop::collection::vec((quantities(), any::<u64>(), any::<Option<u64>>(), any::<Option<u64>>()), 0..3),
-        process_bytes_limit in any::<Option<u64>>(),
+        (process_bytes_limit, was_over_limit) in (any::<Option<u64>>(), any::<bool>()),
         stderr in option::of(prop::sample::select(vec![StderrWords::Silent, StderrWords::Vague, StderrWords::Sure])),
         xids in prop::collection::vec((quantities(), any::<u64>(), any::<Option<bool>>()), 0..3),
     ) -> FaultSigns {
@@ -127,7 +127,7 @@ prop_compose! {
         };
         let xid = |(at, code, is_own)| XidSeen { at: UnixTime::from_seconds(at), code, is_own };
         FaultSigns {
-            memory: memory.into_iter().map(sample).collect(), process_bytes_limit, stderr,
+            memory: memory.into_iter().map(sample).collect(), process_bytes_limit, was_over_limit, stderr,
             xids: xids.into_iter().map(xid).collect(),
         }
     }
@@ -310,7 +310,8 @@ prop_compose! {
         };
         Share {
             decision_id: DecisionId(id), start, uid: UserId(uid), gres_types: GresType(gres).into(),
-            sharing, shards: Shards::try_new(shards).expect("in range"), is_session: slice % 2 == 1,
+            sharing, shards: Shards::try_new(shards).expect("in range"),
+            memory_bytes: sharing.memory_limit_bytes().filter(|limit| limit % 2 == 1).map(|limit| limit.saturating_mul(2)), is_session: slice % 2 == 1,
         }
     }
 }
@@ -536,6 +537,7 @@ fn what_cannot_be_is_refused_by_name() {
         gres_types: GresType::new("g1").into(),
         sharing: Sharing::Ccs { mode: 2 },
         shards: Shards::ALL,
+        memory_bytes: None,
         is_session: false,
     });
     for (wrong, why) in [

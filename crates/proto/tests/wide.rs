@@ -12,6 +12,7 @@ fn share() -> Share {
         gres_types: "g0,g1".parse().expect("two devices"),
         sharing: Sharing::TimeSliced,
         shards: Shards::ALL,
+        memory_bytes: None,
         is_session: false,
     }
 }

@@ -457,6 +457,7 @@ fn needs_reset(job: &Job) -> bool {
 }
 
 fn share_of(decision: &Decision, member: &Member) -> Share {
+    let limit_of_each = member.plan.sharing.memory_limit_bytes();
     Share {
         decision_id: decision.id,
         start: member.plan.start,
@@ -464,6 +465,7 @@ fn share_of(decision: &Decision, member: &Member) -> Share {
         gres_types: decision.gres_types.clone(),
         sharing: member.plan.sharing,
         shards: member.plan.shards,
+        memory_bytes: member.plan.memory_bytes.filter(|all| limit_of_each.is_some_and(|each| each < *all)),
         is_session: is_session(&member.plan.workload),
     }
 }

@@ -190,6 +190,7 @@ impl Bench {
             gres_types: self.device.gres_type.clone().into(),
             sharing: Sharing::Mps { cap: limits.cap_fraction, memory_limit_bytes: limits.memory_bytes },
             shards: Shards::ALL,
+            memory_bytes: None,
             is_session: false,
         };
         let pipe = self.pipe_directory();

@@ -80,6 +80,7 @@ impl Agent {
             gres_types: self.device.gres_type.clone().into(),
             sharing: Sharing::Mig { profile: slot.profile, start: slot.start },
             shards: self.device.geometry.as_ref().unwrap().shards(slot.profile),
+            memory_bytes: None,
             is_session: false,
         }
     }

@@ -17,6 +17,7 @@ impl Devices {
         let Holding { index, gres_type, start, memory_bytes, processes } = holding;
         warn!(%start, device = index, %gres_type, memory_bytes, limit_bytes, "over its memory limit; it is ended");
         // Not by how much: operators and neighbours read it.
+        self.over_limit.insert(*start);
         let detail = format!("job {} held more of it than its share allows, and was ended", start.job_id);
         self.health.overused(now, *index, detail);
         for process in processes {

@@ -52,6 +52,7 @@ fn share(job: u32, mechanism: Mechanism) -> Share {
         gres_types: GresType::new("g1").into(),
         sharing: Sharing::by(mechanism, Some(Fraction::clamped(0.6)), Some(2)),
         shards: Shards::try_new(60).expect("in range"),
+        memory_bytes: None,
         is_session: false,
     }
 }

@@ -83,6 +83,7 @@ async fn what_it_is_ordered_to_share_it_refuses() {
         gres_types: GresType::new("g1").into(),
         sharing: Sharing::by(pillion_core::device::Mechanism::Mps, None, None),
         shards: Shards::try_new(60).expect("in range"),
+        memory_bytes: None,
         is_session: false,
     };
     scheduler.prepare(share).await;

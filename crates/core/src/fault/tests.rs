@@ -86,6 +86,21 @@ fn a_process_at_its_limit_ran_out_of_memory_on_a_device_with_room() {
 }
 
 #[test]
+fn who_was_ended_for_what_it_held_ran_out_of_memory_for_certain() {
+    let over = |ending| {
+        let seen = with_stderr(ended(ending), StderrWords::Silent);
+        StartSeen { signs: FaultSigns { was_over_limit: true, ..seen.signs.clone() }, ..seen }
+    };
+    for ending in [Ending::Exited(1), Ending::Exited(137), Ending::Signalled(9)] {
+        assert_eq!(found(&over(ending)), Some((FaultRule::LimitExceeded, 100.0)), "{ending:?}");
+        assert!(verdict(&over(ending)).unwrap().is_surely_out_of_memory());
+    }
+    for ending in [Ending::Exited(0), Ending::EndedBySlurm] {
+        assert_eq!(found(&over(ending)), None, "{ending:?}: it did not fail of it");
+    }
+}
+
+#[test]
 fn a_full_device_and_a_program_that_succeeds_are_no_fault() {
     let seen = with_own(with_memory(ended(Ending::Exited(0)), 998, 1), Some(39 * GIB), 39 * GIB);
     assert_eq!(verdict(&seen), None);
@@ -235,7 +250,10 @@ fn starts(codes: &'static [u64]) -> impl Strategy<Value = StartSeen> {
     let limit = prop::option::of((1..41_u64).prop_map(|gib| gib * GIB));
     let stderr = prop::option::of(prop::sample::select(WORDS.as_slice()));
     (endings(), memory, limit, stderr, xids(codes)).prop_map(|(ending, memory, limit, stderr, xids)| {
-        StartSeen { signs: FaultSigns { memory, process_bytes_limit: limit, stderr, xids }, ..ended(ending) }
+        StartSeen {
+            signs: FaultSigns { memory, process_bytes_limit: limit, was_over_limit: false, stderr, xids },
+            ..ended(ending)
+        }
     })
 }
 

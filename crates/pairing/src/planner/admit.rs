@@ -6,6 +6,7 @@ use crate::plan::Reason;
 use crate::planner::{copies, first_run, session};
 use crate::policy::{FirstRuns, GuestRule, JobRules, Policy};
 use crate::view::{DeviceView, NodeView, Tenant, WaitingJob};
+use pillion_core::device::Mechanism;
 use pillion_core::isolation::Isolation;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::workload::is_session;
@@ -90,12 +91,42 @@ pub(super) fn usable_bytes(device_memory_bytes: u64, policy: &Policy) -> u64 {
 /// The device memory that a workload is admitted with: what was declared, but never less than what was seen to be needed.
 pub fn memory_need(declared: Option<u64>, profile: &WorkloadProfile) -> Option<u64> {
     let fit = MemoryFit::from(profile);
-    let (peak, completed) = (profile.memory_bytes_peak, fit.enough_bytes());
+    let (peak, completed) = (peak_divided(profile), fit.enough_bytes());
     let need = match declared {
         Some(declared) => Some(declared.max(least(peak, completed).unwrap_or(0))),
         None => least(peak.map(|peak| scaled(peak, OBSERVED_PEAK_RATIO)), completed),
     };
     need.max(fit.beyond_bytes(peak))
+}
+
+/// The most that a workload held. Of several processes each is limited to an even part of what all have, so that it is no less than
+/// as much for each as any one held.
+fn peak_divided(profile: &WorkloadProfile) -> Option<u64> {
+    let all = profile.memory_bytes_peak?;
+    let most = profile.process_memory_bytes_peak.filter(|_| profile.process_count_peak > 1).unwrap_or(0);
+    Some(all.max(most.saturating_mul(u64::from(profile.process_count_peak))))
+}
+
+/// What each process of a workload may have of the memory that all are admitted with: MPS limits a process, not a job.
+pub(crate) fn limit_of_each(admitted_bytes: u64, profile: Option<&WorkloadProfile>) -> u64 {
+    admitted_bytes / u64::from(profile.map_or(1, |profile| profile.process_count_peak.max(1)))
+}
+
+/// Whether the processes of one workload can be held to what they are admitted with: each by a limit of its own, which a run alone has
+/// to have shown to be enough (docs/decisions/0040-several-processes.md).
+fn may_be_limited(profile: &WorkloadProfile, mechanism: Mechanism) -> Result<(), Reason> {
+    let is_one = profile.process_count_peak <= 1;
+    let is_known = profile.process_memory_bytes_peak.is_some();
+    if is_one || is_known && mechanism.can_cap() { Ok(()) } else { Err(Reason::SeveralProcesses) }
+}
+
+/// Whether a device, or an instance of one, serves all processes of these at once.
+pub(crate) fn are_served<'p>(
+    profiles: impl Iterator<Item = &'p WorkloadProfile>,
+    mechanism: Mechanism,
+) -> Result<(), Reason> {
+    let processes = profiles.map(|profile| profile.process_count_peak.max(1)).fold(0, u32::saturating_add);
+    if processes <= mechanism.processes_max() { Ok(()) } else { Err(Reason::SeveralProcesses) }
 }
 
 /// Whether a workload held so much of a device that its framework may have taken it only because it was there. Which runs under a
@@ -160,9 +191,7 @@ pub(crate) fn may_share(
         return Err(Reason::NotShareable);
     }
     let profile = known(profile, policy)?;
-    if profile.process_count_peak > 1 {
-        return Err(Reason::SeveralProcesses);
-    }
+    may_be_limited(profile, device.mechanism)?;
     let need = memory_need(job.memory_bytes_declared, profile).ok_or(Reason::MemoryUnknown)?;
     let is_doubtful = looks_preallocated(profile, device.memory_bytes);
     // It runs alone within what it declares, and what it needs is known from then on.

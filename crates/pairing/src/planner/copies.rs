@@ -32,7 +32,7 @@ const SPEED_MIN: f64 = 0.01;
 /// How many may be on one device, by the strictest of their rules: more than four only where all are copies of one workload.
 pub(crate) fn tenants_max(wanted: u32, are_copies: bool, mechanism: Mechanism) -> u32 {
     let most = if are_copies { COPIES_MAX } else { TENANTS_MAX };
-    wanted.min(most).min(mechanism.tenants_max())
+    wanted.min(most).min(mechanism.processes_max())
 }
 
 /// Whether these go up step by step: copies of one workload, where the site lets more than four be together.

@@ -164,6 +164,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
         let waiting = &context.jobs[job];
         let known = context.sharer(class, kind).ok().map(|(_, memory)| memory);
         let memory_bytes = known.or(waiting.memory_bytes_declared.filter(|_| is_session(&waiting.workload)));
+        let of_each = memory_bytes.map(|all| admit::limit_of_each(all, context.profile(class, kind)));
         let (cap, mode) = match &start.evaluation {
             Some(evaluation) => (evaluation.caps[position], evaluation.ccs_mode),
             None => (waiting.solo_cap.and_then(CapStep::cap_fraction), None),
@@ -179,7 +180,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
             (Role::Alone, None, None) => share::Sharing::TimeSliced,
             (Role::Alone, ..) => share::Sharing::by(device.mechanism, cap, Some(mode)).limited_to(alone),
             (Role::Host | Role::Joiner, ..) => {
-                share::Sharing::by(device.mechanism, cap, Some(mode)).limited_to(memory_bytes.or(alone))
+                share::Sharing::by(device.mechanism, cap, Some(mode)).limited_to(of_each.or(alone))
             }
         };
         Member {

@@ -9,6 +9,7 @@ mod measured_alone;
 mod memory;
 mod order;
 mod properties;
+mod several_processes;
 mod shards_by_use;
 mod trials;
 
@@ -137,19 +138,6 @@ fn unknown_memory_means_no_sharing() {
         waiting.memory_bytes_declared = Some(8 * GIB);
     }
     assert_eq!(groups(&planned(&unknown)), [[1, 2]]);
-}
-
-#[test]
-fn several_processes_do_not_share() {
-    let mut several = two(job(1, "light"), job(2, "light"));
-    let mut light = profile("light", 0.1, 0.1, 8);
-    light.process_count_peak = 2;
-    several.profiles = ProfileBook::from(vec![light]);
-    let plan = planned(&several);
-    assert_eq!((groups(&plan), reason(&plan, 1)), (vec![vec![1]], Reason::SeveralProcesses));
-    // The rule is more than one process, whatever was seen of it beside others.
-    let text = &plan.pairings[0].members[0].explanation.text;
-    assert!(text.contains("more than one process on the device"), "{text}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::v1 as wire;
 use pillion_core::fault::{FaultSigns, MemorySample, XidSeen};
 
 pub(super) fn checked_signs(wire: wire::FaultSigns) -> Result<FaultSigns, InvalidField> {
-    let wire::FaultSigns { memory, process_bytes_limit, stderr, xids } = wire;
+    let wire::FaultSigns { memory, process_bytes_limit, stderr, xids, was_over_limit } = wire;
     Ok(FaultSigns {
         memory: memory
             .into_iter()
@@ -13,6 +13,7 @@ pub(super) fn checked_signs(wire: wire::FaultSigns) -> Result<FaultSigns, Invali
             .map(checked_sample)
             .collect::<Result<_, _>>()?,
         process_bytes_limit,
+        was_over_limit,
         // A class that a newer agent knows tells us as little as none.
         stderr: stderr.parse().ok(),
         xids: xids.into_iter().take(field::NEIGHBOURS_MAX).map(checked_xid).collect::<Result<_, _>>()?,
@@ -31,7 +32,7 @@ fn checked_xid(wire: wire::XidSeen) -> Result<XidSeen, InvalidField> {
 
 impl From<FaultSigns> for wire::FaultSigns {
     fn from(signs: FaultSigns) -> Self {
-        let FaultSigns { memory, process_bytes_limit, stderr, xids } = signs;
+        let FaultSigns { memory, process_bytes_limit, was_over_limit, stderr, xids } = signs;
         Self {
             memory: memory
                 .into_iter()
@@ -43,6 +44,7 @@ impl From<FaultSigns> for wire::FaultSigns {
                 })
                 .collect(),
             process_bytes_limit,
+            was_over_limit,
             stderr: stderr.map(|words| words.to_string()).unwrap_or_default(),
             xids: xids
                 .into_iter()

@@ -50,6 +50,7 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
         shards,
         mig_slot,
         is_session,
+        process_memory_limit_bytes,
     } = wire;
     let sharing = Sharing::try_from(SharingColumns {
         mechanism: Some(field::mechanism(&mechanism)?),
@@ -57,7 +58,7 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
         ccs_mode: ccs_mode
             .map(|mode| u8::try_from(mode).map_err(|_| InvalidSharing::Mode(mode)))
             .transpose()?,
-        memory_limit_bytes,
+        memory_limit_bytes: process_memory_limit_bytes.or(memory_limit_bytes),
         mig_slot: mig_slot.map(|slot| slot.parse()).transpose()?,
     })?;
     let shards = checked_shards(shards)?;
@@ -68,6 +69,7 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
         gres_types: checked_devices(&gres_type, sharing, shards)?,
         sharing,
         shards,
+        memory_bytes: memory_limit_bytes.filter(|_| process_memory_limit_bytes.is_some()),
         is_session,
     })
 }
@@ -91,7 +93,7 @@ fn checked_shards(count: u32) -> Result<Shards, InvalidField> {
 
 impl From<Share> for wire::PrepareShare {
     fn from(share: Share) -> Self {
-        let Share { decision_id, start, uid, gres_types, sharing, shards, is_session } = share;
+        let Share { decision_id, start, uid, gres_types, sharing, shards, memory_bytes, is_session } = share;
         let SharingColumns { mechanism: _, cap_fraction, ccs_mode, memory_limit_bytes, mig_slot } =
             sharing.into();
         Self {
@@ -103,10 +105,11 @@ impl From<Share> for wire::PrepareShare {
             mechanism: sharing.mechanism().to_string(),
             cap_fraction: cap_fraction.map(Fraction::value),
             ccs_mode: ccs_mode.map(u32::from),
-            memory_limit_bytes,
+            memory_limit_bytes: memory_bytes.or(memory_limit_bytes),
             shards: u32::from(shards.count()),
             mig_slot: mig_slot.map(String::from),
             is_session,
+            process_memory_limit_bytes: memory_limit_bytes.filter(|_| memory_bytes.is_some()),
         }
     }
 }
@@ -140,5 +143,34 @@ impl From<ShareResult> for wire::ShareResult {
             error: error.unwrap_or_default(),
             revoked,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pillion_core::SlurmJobId;
+
+    /// An agent that knows nothing of the limit of each is told what all may have: no less than a process of it needs.
+    #[test]
+    fn an_earlier_agent_is_told_of_several_processes_what_all_may_have() {
+        let share = Share {
+            decision_id: DecisionId(1),
+            start: JobStart { job_id: SlurmJobId::plain(7), restart_count: 0 },
+            uid: UserId(1000),
+            gres_types: GresType("g0".to_owned()).into(),
+            sharing: Sharing::Mps { cap: None, memory_limit_bytes: Some(3 << 30) },
+            shards: Shards::try_new(50).expect("in range"),
+            memory_bytes: Some(12 << 30),
+            is_session: false,
+        };
+        let sent = wire::PrepareShare::from(share.clone());
+        let limits = (sent.memory_limit_bytes, sent.process_memory_limit_bytes);
+        assert_eq!(limits, (Some(12 << 30), Some(3 << 30)));
+        assert_eq!(Share::try_from(sent.clone()), Ok(share.clone()));
+        // From an earlier scheduler, and of one process: the limit of each is that of all.
+        let earlier = wire::PrepareShare { process_memory_limit_bytes: None, ..sent };
+        let read = Share::try_from(earlier).expect("valid");
+        assert_eq!((read.sharing.memory_limit_bytes(), read.memory_bytes), (Some(12 << 30), None));
     }
 }

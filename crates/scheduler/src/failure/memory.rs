@@ -63,7 +63,7 @@ pub(crate) fn memory_had(run: &MeasuredRun) -> Option<u64> {
     let plan = &run.own_member()?.plan;
     let has_a_part = !run.summary.neighbours.is_empty() || run.is_in_instance();
     let admitted = plan.memory_bytes.or(run.summary.memory_bytes_peak).filter(|_| has_a_part);
-    plan.sharing.memory_limit_bytes().or(admitted).filter(|bytes| *bytes > 0)
+    plan.sharing.memory_bytes_max(plan.memory_bytes).or(admitted).filter(|bytes| *bytes > 0)
 }
 
 /// At least half as much again, in whole mebibytes, as marks have it.

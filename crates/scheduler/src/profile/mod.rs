@@ -17,11 +17,13 @@ use pillion_core::event::EventKind;
 use pillion_core::family::family_of;
 use pillion_core::metric::{Measured, Metric, MetricSource};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
-use pillion_core::report::ActivityMeans;
+use pillion_core::report::{ActivityMeans, JobSummary};
 use pillion_core::workload::is_session;
 use pillion_core::{CapStep, Fraction, UnixTime, report};
 use pillion_slurm::Ending;
-use pillion_store::{Durations, Event, Lesson, MeasuredRun, Member, RequeueCause, RunAccount, StoredProfile};
+use pillion_store::{
+    Durations, Event, Lesson, MeasuredRun, Member, NewMember, RequeueCause, RunAccount, StoredProfile,
+};
 use slice::slice_lesson;
 pub(crate) use speed::rate_of;
 use speed::{alone_seconds, is_solo, measured_speed};
@@ -423,13 +425,20 @@ fn add_means(profile: &mut WorkloadProfile, ActivityMeans(means): &ActivityMeans
     // A workload of which nobody knows what it needs is let in beside nobody: nothing seen is not a need of nothing.
     let peak = run.summary.memory_bytes_peak.filter(|peak| *peak > 0);
     profile.memory_bytes_peak = profile.memory_bytes_peak.max(peak);
-    if let Some(limit) = run.own_member().and_then(|member| member.plan.sharing.memory_limit_bytes()) {
+    if let Some(limit) = run.own_member().and_then(|member| limit_of_all(&member.plan, &run.summary)) {
         let least = profile.memory_bytes_completed.map_or(limit, |least| least.min(limit));
         profile.memory_bytes_completed = Some(least);
     }
     profile.process_count_peak = profile.process_count_peak.max(run.summary.process_count_peak);
     let of_one = run.summary.process_memory_bytes_peak.filter(|peak| *peak > 0);
     profile.process_memory_bytes_peak = profile.process_memory_bytes_peak.max(of_one);
+}
+
+/// The most that a run's processes could have taken together: each was limited by itself.
+fn limit_of_all(plan: &NewMember, summary: &JobSummary) -> Option<u64> {
+    let each = plan.sharing.memory_limit_bytes()?;
+    let seen = each.saturating_mul(u64::from(summary.process_count_peak.max(1)));
+    plan.sharing.memory_bytes_max(plan.memory_bytes).max(Some(seen))
 }
 
 /// The mean over so many runs with this one.

@@ -186,12 +186,17 @@ fn bounded(active: &[Decision]) -> BTreeMap<JobStart, (Place, &Member)> {
     found
 }
 
-/// What it has: all of its instance, or a limit that holds for each of its processes, so that it says something where there is one.
+/// What it has: all of its instance, or a limit. That holds for each of its processes: it says something where there is one, or where
+/// all have a known amount together, of which each is limited to a part.
 fn limit(member: &Member, own: &TenantUse) -> Option<u64> {
     let plan = &member.plan;
     let limit = match plan.sharing.mig_slot() {
         Some(_) => plan.memory_bytes,
-        None => plan.sharing.memory_limit_bytes().filter(|_| own.process_count == 1),
+        None if own.process_count == 1 => plan.sharing.memory_limit_bytes(),
+        None => {
+            let all = plan.sharing.memory_bytes_max(plan.memory_bytes);
+            all.filter(|_| all > plan.sharing.memory_limit_bytes())
+        }
     };
     limit.filter(|bytes| *bytes > 0)
 }

@@ -230,6 +230,7 @@ pub(crate) fn summary(id: u32) -> JobSummary {
                 process_bytes_max: None,
             }],
             process_bytes_limit: Some(40),
+            was_over_limit: true,
             stderr: Some(StderrWords::Sure),
             xids: vec![XidSeen { at: at(68), code: 79, is_own: Some(false) }],
         }),

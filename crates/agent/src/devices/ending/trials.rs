@@ -147,6 +147,7 @@ impl World {
             gres_types: device.gres_type.clone().into(),
             sharing: Sharing::by(Mechanism::Mps, None, None),
             shards: Shards::try_new(20).unwrap(),
+            memory_bytes: None,
             is_session: false,
         };
         self.devices.prepare(share.clone());

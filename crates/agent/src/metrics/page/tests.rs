@@ -41,6 +41,7 @@ fn share(job: u32, gres_type: &str) -> Share {
         gres_types: GresType::new(gres_type).into(),
         sharing: Sharing::by(Mechanism::Mps, None, None),
         shards: Shards::try_new(40).unwrap(),
+        memory_bytes: None,
         is_session: false,
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::allow::AllowList;
 use crate::policy::JobRules;
+use pillion_core::profile::WorkloadProfile;
 use pillion_core::{Fraction, WorkloadKey};
 
 /// A cap is set only for this much more than without one: less is within the noise of measurements.
@@ -20,9 +21,9 @@ pub(crate) enum CapSlot {
 }
 
 impl CapSlot {
-    /// Of one that starts now.
-    pub(crate) const fn of_new(rules: JobRules) -> Self {
-        if rules.caps { Self::Free } else { Self::Fixed(None) }
+    /// Of one that starts now. MPS holds each process to a cap by itself: several of one job would have it several times.
+    pub(crate) const fn of_new(rules: JobRules, profile: &WorkloadProfile) -> Self {
+        if rules.caps && profile.process_count_peak <= 1 { Self::Free } else { Self::Fixed(None) }
     }
 
     fn takes(self, cap: Option<Fraction>, may_cap: bool) -> bool {

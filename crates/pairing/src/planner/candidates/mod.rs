@@ -110,6 +110,10 @@ impl<'a> Evaluator<'_, 'a> {
         if tenants.len() > tenants_max(tenants, device) as usize {
             return Err(Reason::NotShareable);
         }
+        admit::are_served(
+            tenants.iter().map(|tenant| self.context.profiles[tenant.profile]),
+            device.mechanism,
+        )?;
         let need = tenants.iter().map(|tenant| tenant.memory_bytes).fold(0_u64, u64::saturating_add);
         if need > admit::memory_usable(device, self.context.policy) {
             let mut profiles = tenants.iter().map(|tenant| self.context.profiles[tenant.profile]);

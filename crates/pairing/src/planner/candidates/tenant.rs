@@ -136,7 +136,7 @@ impl<'a> Evaluator<'_, 'a> {
             memory_bytes,
             promise,
             owner,
-            cap: CapSlot::of_new(owner.rules),
+            cap: CapSlot::of_new(owner.rules, self.context.profiles[profile]),
             runs,
             is_restarted,
             may_be_tried,

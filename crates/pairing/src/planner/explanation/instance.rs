@@ -2,6 +2,7 @@
 
 use super::{Explainer, words};
 use crate::plan::{CANDIDATES_MAX, Member, Reason, Role};
+use crate::planner::admit;
 use crate::planner::placement::{Instance, Start, shards};
 use pillion_core::mig::{Geometry, Slot};
 use pillion_core::{Shards, share};
@@ -46,7 +47,10 @@ impl Explainer<'_, '_> {
         let size = device.geometry.as_ref().and_then(|geometry| geometry.size(profile));
         let candidates = self.candidates(job, Some(start.device), None, CANDIDATES_MAX);
         if let Some(both) = instance.together {
-            let (cap, limit) = (both.caps[index], both.memory_bytes[index]);
+            let (cap, admitted) = (both.caps[index], both.memory_bytes[index]);
+            let kind = self.context.kind_of[start.device];
+            let limit =
+                admit::limit_of_each(admitted, self.context.profile(self.context.class_of[job], kind));
             let text =
                 words::shared_instance_text(instance.slot, both.speeds[index], waiting.slowdown_ratio_max);
             return Member {
@@ -60,7 +64,7 @@ impl Explainer<'_, '_> {
                     memory_limit_bytes: Some(limit),
                 },
                 shards,
-                memory_bytes: Some(limit),
+                memory_bytes: Some(admitted),
                 estimate: Some(both.speeds[index].as_estimate()),
                 explanation: self.explanation(job, Reason::SharedInstance, text, candidates),
             };

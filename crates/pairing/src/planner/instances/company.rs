@@ -10,6 +10,7 @@ use crate::planner::candidates::caps::{CAP_GAIN_MIN, CapSlot, cap_sets};
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{ClassIndex, DeviceIndex};
 use pillion_core::Fraction;
+use pillion_core::device::Mechanism;
 use pillion_core::mig::{Geometry, MigProfile, Size};
 use pillion_core::share::Sharing;
 use rustc_hash::FxHashMap;
@@ -115,6 +116,7 @@ fn in_size(context: &PlanContext<'_>, two: Two<'_>, size: &Size) -> Option<Toget
     if memory_bytes[0].saturating_add(memory_bytes[1]) > usable {
         return None;
     }
+    admit::are_served(sharers.iter().map(|(profile, _)| *profile), Mechanism::MigMps).ok()?;
     // 3. As they would be seen in it, side by side: without caps, and with those that do clearly more.
     let name = format!("{} {}", device.model, size.profile);
     let of_sizes = (size, geometry.whole());
@@ -131,7 +133,9 @@ fn in_size(context: &PlanContext<'_>, two: Two<'_>, size: &Size) -> Option<Toget
         Some(Together { speeds, caps, memory_bytes }).filter(|together| together.keeps(promises))
     };
     let mut best = under([None, None]);
-    let slots = classes.map(|class| CapSlot::of_new(context.classes[class].rules(context.policy)));
+    let slots = [0, 1].map(|index| {
+        CapSlot::of_new(context.classes[classes[index]].rules(context.policy), sharers[index].0)
+    });
     for set in cap_sets(&slots) {
         let Some(capped) = set.try_into().ok().and_then(under) else { continue };
         let least = best.map_or(f64::NEG_INFINITY, |best| best.speed_sum() + CAP_GAIN_MIN);
