@@ -9,6 +9,7 @@ use crate::view::gpu_type_names;
 use pillion_config::PlainJobs;
 use pillion_core::device::DeviceDescription;
 use pillion_core::heartbeat::{Heartbeat, Mode, PoolAbility};
+use pillion_core::link::Link;
 use pillion_core::{GresType, GresTypes, NodeName};
 use pillion_slurm::{Job, Node, NodeAvailability};
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,7 +120,8 @@ fn shapes(nodes: &[&Node], agents: &BTreeMap<NodeName, AgentState>) -> Vec<GresT
     shapes.into_iter().map(|(shape, _)| shape).collect()
 }
 
-/// A node's devices by their indexes, as its agent tells them; before it has, by the numbers in their names.
+/// A node's devices, near ones side by side and else by their indexes, as its agent tells them; before it has, by the numbers in their
+/// names.
 fn in_order(node: &Node, known: &[DeviceDescription]) -> Vec<GresType> {
     let place = |gres_type: &GresType| {
         let index = known.iter().find(|device| device.gres_type == *gres_type).map(|device| device.index);
@@ -128,7 +130,32 @@ fn in_order(node: &Node, known: &[DeviceDescription]) -> Vec<GresType> {
     };
     let mut devices: Vec<GresType> = node.shards.keys().cloned().collect();
     devices.sort_by_key(place);
-    devices
+    side_by_side(devices, known)
+}
+
+/// The same devices with those side by side that reach each other best: `pillion.lua` takes neighbours of the list for a job of
+/// several. Groups of which each reaches each by NVLink, of these groups those that one PCIe switch joins, and so on outwards.
+fn side_by_side(devices: Vec<GresType>, known: &[DeviceDescription]) -> Vec<GresType> {
+    let of = |name: &GresType| known.iter().find(|device| device.gres_type == *name);
+    let way = |one: &GresType, other: &GresType| {
+        let link = of(one).zip(of(other)).and_then(|(one, other)| one.links.get(&other.index));
+        link.copied().unwrap_or(Link::Sys)
+    };
+    let mut groups: Vec<Vec<GresType>> = devices.into_iter().map(|device| vec![device]).collect();
+    for worst in Link::ALL {
+        let mut joined: Vec<Vec<GresType>> = Vec::new();
+        for group in groups {
+            let reaches = |other: &&mut Vec<GresType>| {
+                other.iter().all(|one| group.iter().all(|own| way(one, own) <= worst))
+            };
+            match joined.iter_mut().find(reaches) {
+                Some(other) => other.extend(group),
+                None => joined.push(group),
+            }
+        }
+        groups = joined;
+    }
+    groups.concat()
 }
 
 /// Where a file of ours lies: itself, or what a link in its place names. By the unit the folder in which everybody looks for
@@ -172,6 +199,49 @@ mod tests {
         let nodes: Vec<&Node> = nodes.iter().collect();
         let told = shapes(&nodes, &BTreeMap::new());
         assert_eq!(told.iter().map(GresTypes::to_string).collect::<Vec<_>>(), ["g2,g10", "g0"]);
+    }
+
+    /// Neighbours of the list, for a node of eight with these ways.
+    fn listed(way: impl Fn(u32, u32) -> Option<Link>) -> String {
+        let name = |index: u32| GresType::new(format!("g{index}"));
+        let links = |own| {
+            (0..8).filter(|other| *other != own).filter_map(|other| Some((other, way(own, other)?))).collect()
+        };
+        let device = |index| DeviceDescription {
+            gres_type: name(index),
+            links: links(index),
+            ..pillion_test_kit::device(index)
+        };
+        let known: Vec<DeviceDescription> = (0..8).map(device).collect();
+        GresTypes::try_new(side_by_side((0..8).map(name).collect(), &known)).unwrap().to_string()
+    }
+
+    #[test]
+    fn devices_that_reach_each_other_best_are_told_side_by_side() {
+        let in_order = "g0,g1,g2,g3,g4,g5,g6,g7";
+        assert_eq!(listed(|_, _| None), in_order, "nobody knows");
+        assert_eq!(listed(|_, _| Some(Link::NvLink)), in_order, "all are alike");
+        assert_eq!(
+            listed(|one, other| Some(if one / 4 == other / 4 { Link::Phb } else { Link::Sys })),
+            in_order
+        );
+        let alternate = |one, other| Some(if one % 2 == other % 2 { Link::Node } else { Link::Sys });
+        assert_eq!(listed(alternate), "g0,g2,g4,g6,g1,g3,g5,g7");
+        // Bridges of two, across the board, on two NUMA nodes.
+        let bridges = |one: u32, other: u32| {
+            let is_bridged = one.abs_diff(other) == 2 && one.min(other) % 4 < 2;
+            Some(if is_bridged {
+                Link::NvLink
+            } else if one / 4 == other / 4 {
+                Link::Node
+            } else {
+                Link::Sys
+            })
+        };
+        assert_eq!(listed(bridges), "g0,g2,g1,g3,g4,g6,g5,g7");
+        // Each is near the next, and none is near all.
+        let ring = |one: u32, other: u32| (one.abs_diff(other) == 1).then_some(Link::Pix);
+        assert_eq!(listed(ring), in_order);
     }
 
     #[test]
