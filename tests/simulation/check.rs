@@ -1,6 +1,7 @@
 //! What must hold after every step of the simulation: the invariants of `core::invariant`, and the dead man's switch.
 
 use crate::users::STRICT;
+use crate::world::sessions::SESSION_BOUND_SECONDS;
 use crate::world::{BOUND_SECONDS, World};
 use pillion_core::device::TENANTS_MAX;
 use pillion_core::invariant::{Occupant, Violation, check_occupants};
@@ -93,6 +94,7 @@ impl World {
                 requeued.clear();
             }
             let FakeCall::Requeue { ok: true, job, .. } = call else { continue };
+            assert!(!self.is_session(*job), "{job} is interactive, and was requeued");
             if self.guests.contains(job) {
                 // As often as somebody needs its device.
                 let made_room = self.made_room.iter().any(|start| start.job_id == *job);
@@ -124,10 +126,13 @@ impl World {
             let id = job.id;
             let mark = job.mark.as_ref().ok().and_then(Option::as_ref);
             let own = mark.map_or(0, |mark| mark.original_begin_epoch);
-            let latest = (self.now + Duration::from_secs(BOUND_SECONDS + 2))
-                .epoch()
-                .max(own)
-                .max(self.requeue_floor());
+            // Who sits in front of his job waits for us no longer than this; it cannot be requeued.
+            let latest = if self.is_session(id) {
+                (self.now + Duration::from_secs(SESSION_BOUND_SECONDS + 2)).epoch().max(own)
+            } else {
+                let bound = self.now + Duration::from_secs(BOUND_SECONDS + 2);
+                bound.epoch().max(own).max(self.requeue_floor())
+            };
             assert!(
                 job.eligible_at.is_none_or(|at| at.epoch() <= latest),
                 "{id} may begin only at {:?}, latest allowed {latest}",
@@ -166,6 +171,7 @@ impl World {
             let met = occupant.instance.is_none().then_some(workload);
             tenants.entry((&occupant.node, &occupant.gres_type)).or_default().push(met);
         }
+        self.check_sessions(&with_decision);
         for (place, all) in &tenants {
             let all: Vec<_> = all.iter().flatten().collect();
             let are_copies = all.windows(2).all(|two| two[0] == two[1]);
@@ -176,6 +182,29 @@ impl World {
             let shared = node.running.iter().filter(|run| run.is_shared()).count();
             self.shared_starts = self.shared_starts.max(shared);
         }
+    }
+}
+
+impl World {
+    /// Beside an interactive job there are guests only.
+    fn check_sessions(&mut self, occupants: &[Occupant]) {
+        let sessions = occupants.iter().filter(|one| self.is_session(one.job_id));
+        let mut accompanied = 0;
+        for session in sessions {
+            let place = (&session.node, &session.gres_type);
+            let is_beside =
+                |one: &&Occupant| one.job_id != session.job_id && (&one.node, &one.gres_type) == place;
+            for other in occupants.iter().filter(is_beside) {
+                assert!(
+                    self.guests.contains(&other.job_id),
+                    "{} is beside {}, which is interactive, and is no guest",
+                    other.job_id,
+                    session.job_id
+                );
+                accompanied += 1;
+            }
+        }
+        self.accompanied_count += accompanied;
     }
 }
 

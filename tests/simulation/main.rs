@@ -32,6 +32,7 @@ const TELL_SEEDS: u64 = 10_000;
 
 async fn live(world: &mut World) {
     world.warm_up().await;
+    world.sit_down().await;
     for _ in 0..STEPS {
         world.step().await;
         world.check().await;
@@ -60,6 +61,8 @@ struct Lived {
     tenants_peak: usize,
     /// The most devices of one start.
     width_peak: usize,
+    /// How often a guest was seen beside an interactive job.
+    accompanied_count: usize,
     /// Starts that died with their partner and were started again.
     requeued_count: usize,
     /// Starts that were sent back for a promise.
@@ -84,6 +87,8 @@ struct Tally {
     sharing: u64,
     crowded: u64,
     wide: u64,
+    /// Seeds with a guest beside an interactive job.
+    accompanied: u64,
     requeued: u64,
     sent_back: u64,
     made_room: u64,
@@ -99,6 +104,7 @@ impl Tally {
                 self.sharing += u64::from(lived.shared_starts >= 2);
                 self.crowded += u64::from(lived.tenants_peak > 2);
                 self.wide += u64::from(lived.width_peak > 1);
+                self.accompanied += u64::from(lived.accompanied_count > 0);
                 self.requeued += lived.requeued_count as u64;
                 self.sent_back += lived.sent_back_count as u64;
                 self.made_room += lived.made_room_count as u64;
@@ -118,10 +124,21 @@ impl Tally {
 
 impl std::fmt::Display for Tally {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { seeds, sharing, crowded, wide, requeued, sent_back, made_room, forgotten, failed } = self;
+        let Self {
+            seeds,
+            sharing,
+            crowded,
+            wide,
+            accompanied,
+            requeued,
+            sent_back,
+            made_room,
+            forgotten,
+            failed,
+        } = self;
         write!(
             out,
-            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {wide} with one that had several, {requeued} starts that died \
+            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {wide} with one that had several, {accompanied} with a guest beside an interactive job, {requeued} starts that died \
              with their partner and were started again, {sent_back} that were sent back, {made_room} of guests that made room; the store forgot {forgotten} times; {} failed",
             failed.len()
         )
@@ -144,7 +161,14 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
         println!("{}\n{}", world.log.join("\n"), world.updates());
     }
     let World {
-        shared_starts, tenants_peak, width_peak, requeued_count, sent_back_count, walled_peak, ..
+        shared_starts,
+        tenants_peak,
+        width_peak,
+        accompanied_count,
+        requeued_count,
+        sent_back_count,
+        walled_peak,
+        ..
     } = world;
     let made_room_count = world.made_room.len();
     let forgot_count = world.forgot_stored_at.len();
@@ -155,6 +179,7 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
             shared_starts,
             tenants_peak,
             width_peak,
+            accompanied_count,
             requeued_count,
             sent_back_count,
             made_room_count,
@@ -209,10 +234,13 @@ fn cluster_sim() {
         tally.failed.len(),
         tally.seeds
     );
-    let Tally { seeds, sharing, crowded, wide, requeued, sent_back, made_room, forgotten, .. } = tally;
+    let Tally {
+        seeds, sharing, crowded, wide, accompanied, requeued, sent_back, made_room, forgotten, ..
+    } = tally;
     let is_enough = sharing * 2 > seeds
         && crowded * 100 > seeds
         && wide * 2 > seeds
+        && accompanied * 5 > seeds
         && requeued * 10 > seeds
         && forgotten * 2 > seeds
         && sent_back * 50 > seeds

@@ -2,6 +2,7 @@
 //! (`share::environment`, `accumulator`); what is imitated here is their shell: a socket, a journal, a process table.
 
 mod look;
+mod session;
 
 use crate::instances::Instances;
 use pillion_agent::accumulator::DeviceRuns;
@@ -24,6 +25,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+/// What is on the device at the start of an interactive job.
+const SHELL_SECONDS: f64 = 0.1;
+
 /// A job as it runs on the node.
 #[derive(Debug, Clone)]
 pub(crate) struct Running {
@@ -35,6 +39,9 @@ pub(crate) struct Running {
     pub(crate) mechanism: Option<Mechanism>,
     /// Its instance, if it got one.
     pub(crate) slot: Option<Slot>,
+    pub(crate) uid: UserId,
+    /// It is interactive: it goes on between its programs.
+    pub(crate) shell: Option<session::Shell>,
 }
 
 impl Running {
@@ -53,6 +60,15 @@ pub(crate) struct Work {
     /// What it holds; `None`: as its workload does.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) uid: UserId,
+    /// An interactive job, which is there for so many seconds.
+    pub(crate) is_session: bool,
+}
+
+impl Work {
+    /// As its workload is known.
+    pub(crate) const fn of(workload: &'static str, seconds: f64, uid: UserId) -> Self {
+        Self { workload, batch_size: None, seconds, memory_bytes: None, uid, is_session: false }
+    }
 }
 
 /// A node with its agent.
@@ -71,6 +87,8 @@ pub(crate) struct Node {
     runs: BTreeMap<GresType, DeviceRuns>,
     pub(crate) running: Vec<Running>,
     looked_at: Option<UnixTime>,
+    /// When each device was told of last, and whether somebody was on it then.
+    told_at: BTreeMap<GresType, (UnixTime, bool)>,
     /// How far its clock is ahead of everybody else's; negative = behind.
     pub(crate) clock_ahead_seconds: f64,
     /// How its devices are cut.
@@ -96,6 +114,7 @@ impl Node {
             runs: BTreeMap::new(),
             running: Vec::new(),
             looked_at: None,
+            told_at: BTreeMap::new(),
             clock_ahead_seconds: 0.0,
             instances: Instances::default(),
         }
@@ -311,7 +330,8 @@ impl Node {
         let request = AttachRequest {
             workload: work.workload.to_owned(),
             batch_size: work.batch_size,
-            seconds: Some(work.seconds),
+            // A shell is no program on the device.
+            seconds: Some(if work.is_session { SHELL_SECONDS } else { work.seconds }),
             memory_bytes: work.memory_bytes,
             memory_steps: None,
             environment: variables.into_iter().collect(),
@@ -324,7 +344,9 @@ impl Node {
             self.runs.entry(gres_type.clone()).or_default().begin(start, at);
         }
         let mechanism = share.map(Share::mechanism).filter(|mechanism| mechanism.is_set_up());
-        self.running.push(Running { start, gres_type: gres_type.clone(), client, pid, mechanism, slot });
+        let shell = work.is_session.then_some(session::Shell { request });
+        let (uid, gres_type) = (work.uid, gres_type.clone());
+        self.running.push(Running { start, gres_type, client, pid, mechanism, slot, uid, shell });
     }
 
     /// Lets time pass on the devices.
@@ -352,7 +374,7 @@ impl Node {
         self.running
             .iter()
             .filter_map(|run| match phase(run) {
-                Some(Phase::Finished) => Some((run.start, true)),
+                Some(Phase::Finished) if run.shell.is_none() => Some((run.start, true)),
                 Some(Phase::Failed) => Some((run.start, false)),
                 _ => None,
             })

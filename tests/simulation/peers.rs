@@ -98,8 +98,17 @@ impl Site {
         let id = self.slurm.submit(job);
         let (workload, batch) = order.load.split_once(" --batch-size ").unwrap_or((order.load, ""));
         let seconds = f64::from(order.work_seconds);
-        self.works
-            .insert(id, Work { workload, batch_size: batch.parse().ok(), seconds, memory_bytes: None, uid });
+        self.works.insert(
+            id,
+            Work {
+                workload,
+                batch_size: batch.parse().ok(),
+                seconds,
+                memory_bytes: None,
+                uid,
+                is_session: false,
+            },
+        );
         let seen = Seen { submitted_at: self.now.seconds(), work_seconds: seconds, ..Seen::default() };
         self.seen.insert(id, seen);
     }

@@ -4,9 +4,12 @@ use super::{Node, Running};
 use pillion_agent::accumulator::{Sample, Sighting};
 use pillion_core::device::TenantUse;
 use pillion_core::report::{DeviceSamples, ReportBody};
-use pillion_core::{JobStart, UnixTime};
+use pillion_core::{GresType, JobStart, UnixTime};
 use pillion_device::Backend;
 use std::collections::BTreeMap;
+
+/// How often a quiet device is told of.
+const QUIET_SECONDS: f64 = 10.0;
 
 impl Node {
     /// One look of the agent's sampler.
@@ -24,20 +27,21 @@ impl Node {
         for (index, state) in states {
             let state = state.expect("no device is lost here");
             let gres_type = self.devices[index as usize].gres_type.clone();
-            let here: Vec<JobStart> =
-                self.running.iter().filter(|run| run.gres_type == gres_type).map(|run| run.start).collect();
+            let is_here = |run: &&Running| run.gres_type == gres_type && !self.is_at_rest(run);
+            let here: Vec<JobStart> = self.running.iter().filter(is_here).map(|run| run.start).collect();
             let memory_bytes = self.memory_of(index, &here);
             let sighting = |start: &JobStart| Sighting {
                 start: Some(*start),
                 memory_bytes: memory_bytes.get(start).copied(),
                 process_count: 1,
+                process_memory_bytes: memory_bytes.get(start).copied(),
             };
             let sightings: Vec<Sighting> = here.iter().map(sighting).collect();
             let progress = self.counters(&here);
             let look =
                 Sample { at: now, reading: &state.reading, sightings: &sightings, progress: &progress };
             self.runs.entry(gres_type.clone()).or_default().observe(&look, 5.0);
-            if !here.is_empty() {
+            if self.is_worth_telling(&gres_type, !here.is_empty(), now) {
                 let reading = state.reading;
                 let tenants = here.iter().map(|start| tenant_use(*start, &memory_bytes, &progress)).collect();
                 samples.push(pillion_core::report::DeviceSample { gres_type, reading, tenants });
@@ -46,6 +50,16 @@ impl Node {
         if !samples.is_empty() {
             self.report(ReportBody::Samples(DeviceSamples { recorded_at: now, samples }));
         }
+    }
+
+    /// A device is told of while somebody is on it, once more when they have left, and now and then.
+    fn is_worth_telling(&mut self, gres_type: &GresType, is_busy: bool, now: UnixTime) -> bool {
+        let told = self.told_at.get(gres_type);
+        let is_due = told.is_none_or(|(at, was_busy)| *was_busy || now.seconds_since(*at) >= QUIET_SECONDS);
+        if is_busy || is_due {
+            self.told_at.insert(gres_type.clone(), (now, is_busy));
+        }
+        is_busy || is_due
     }
 
     /// The memory that each of these holds of a device, by the driver's list of processes.

@@ -3,6 +3,7 @@
 
 mod faults;
 mod meddle;
+pub(crate) mod sessions;
 mod submit;
 
 use crate::faulty::{FaultySlurm, is_over};
@@ -85,6 +86,8 @@ pub(crate) struct World {
     pub(crate) walled_peak: usize,
     /// The most devices that one start had, likewise.
     pub(crate) width_peak: usize,
+    /// How often a guest was seen beside an interactive job, likewise.
+    pub(crate) accompanied_count: usize,
     /// Whether devices are cut here.
     is_cut: bool,
 }
@@ -118,6 +121,7 @@ impl World {
         let line = Arc::new(FaultySlurm::new(Arc::clone(&slurm), Arc::clone(&clock)));
         let mut settings = Settings { bound: Duration::from_secs(BOUND_SECONDS), ..Settings::default() };
         settings.policy.users = UserPolicy::Any;
+        settings.session_idle = sessions::IDLE;
         // Jobs are short here: they are judged as soon as four blocks are there, and a restart costs nothing but the work.
         settings.pace = PaceSettings {
             watch: Watch::Act,
@@ -169,6 +173,7 @@ impl World {
             sent_back_count: 0,
             walled_peak: 0,
             width_peak: 0,
+            accompanied_count: 0,
             is_cut: false,
         };
         world.start_scheduler();
@@ -217,6 +222,7 @@ impl World {
         for node in &mut self.nodes {
             node.advance(by);
         }
+        self.sit_in_front(by);
         if !self.is_slurmctld_down {
             self.finish_work();
         }
@@ -234,6 +240,7 @@ impl World {
         // One of several devices is done when its first process is.
         let done: BTreeMap<JobStart, bool> = self.nodes.iter().flat_map(Node::finished).collect();
         self.finish_outside();
+        self.leave_sessions();
         for (start, is_good) in done {
             assert!(is_good, "{start} failed on its device: sharing must not make a job fail");
             self.slurm.finish(start.job_id, Ending::Completed);

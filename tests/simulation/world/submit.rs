@@ -27,16 +27,7 @@ impl World {
                         admin_comment: mark.to_string(),
                         ..FakeJob::default()
                     });
-                    self.works.insert(
-                        id,
-                        Work {
-                            workload,
-                            batch_size: None,
-                            seconds: 12.0,
-                            memory_bytes: None,
-                            uid: UserId(uid),
-                        },
-                    );
+                    self.works.insert(id, Work::of(workload, 12.0, UserId(uid)));
                 }
             }
         }
@@ -46,7 +37,7 @@ impl World {
     }
 
     /// Who is a guest; a number may be given again.
-    fn keep_class(&mut self, id: SlurmJobId, as_guest: bool) {
+    pub(super) fn keep_class(&mut self, id: SlurmJobId, as_guest: bool) {
         if as_guest {
             self.guests.insert(id);
         } else {
@@ -68,6 +59,23 @@ impl World {
         if unfinished >= JOBS_MAX || self.is_slurmctld_down {
             return;
         }
+        if !self.is_cut && self.rng.random_bool(0.1) {
+            self.submit_session();
+        } else {
+            self.submit_batch();
+        }
+    }
+
+    /// What a job does. `is_lie`: far more than it was known for.
+    fn work_of(&mut self, workload: &'static str, uid: u32, is_lie: bool) -> Work {
+        if is_lie {
+            let known = Work::of(HEAVY, self.rng.random_range(60.0..200.0), UserId(uid));
+            return Work { memory_bytes: Some(LIE_BYTES), ..known };
+        }
+        Work::of(workload, self.rng.random_range(5.0..60.0), UserId(uid))
+    }
+
+    fn submit_batch(&mut self) {
         // Where more than two may share, jobs come often that leave room for a third.
         let is_light = self.settings.policy.tenants_max > 2 && self.rng.random_bool(0.5);
         // Where devices are cut, there is to be somebody whom an instance suits, and not a device for each.
@@ -123,19 +131,7 @@ impl World {
         });
         for id in ids {
             self.keep_class(id, mark.as_guest);
-            let work = if is_lie && !is_wide {
-                let seconds = self.rng.random_range(60.0..200.0);
-                Work {
-                    workload: HEAVY,
-                    batch_size: None,
-                    seconds,
-                    memory_bytes: Some(LIE_BYTES),
-                    uid: UserId(uid),
-                }
-            } else {
-                let seconds = self.rng.random_range(5.0..60.0);
-                Work { workload, batch_size: None, seconds, memory_bytes: None, uid: UserId(uid) }
-            };
+            let work = self.work_of(workload, uid, is_lie && !is_wide);
             self.works.insert(id, work);
         }
     }
