@@ -364,6 +364,10 @@ local function why_unfit(job, gpu)
   if text_of(job.burst_buffer) then return "it uses a burst buffer" end
   if given(job.reboot) and job.reboot ~= 0 then return "it reboots its node" end
   if has_bit(job.bitflags, slurm.GRES_ENFORCE_BIND or 16) then return "it asks for --gres-flags=enforce-binding" end
+  -- Since 25.11: started again before all others on the devices that it had, by Slurm, with no decision of ours.
+  if slurm.EXPEDITED_REQUEUE and has_bit(job.bitflags, slurm.EXPEDITED_REQUEUE) then
+    return "it asks for --requeue=expedite"
+  end
   if given(job.ntasks_per_tres) then return "it asks for --ntasks-per-gpu" end
   if text_of(job.tres_freq) then return "it asks for --gpu-freq, which a neighbour would feel" end
   if names_deadline(job) then return "it has a --deadline" end

@@ -207,6 +207,7 @@ local UNTOUCHED = {
   ["--reservation"] = { with({ reservation = "maint" }), "reservation" },
   ["--bb"] = { with({ burst_buffer = "#BB" }), "burst buffer" },
   ["--gres-flags=enforce-binding"] = { with({ bitflags = 503316496 }), "enforce-binding" },
+  ["--requeue=expedite"] = { with({ bitflags = 2 ^ 43 + 4 }), "--requeue=expedite" },
   ["--ntasks-per-gpu=2"] = { with({ ntasks_per_tres = 2, num_tasks = 1 }), "--ntasks-per-gpu" },
   ["--gpu-freq"] = { with({ tres_freq = "gpu:low" }), "--gpu-freq" },
   ["--gpu-bind"] = { with({ tres_bind = "gres/gpu:closest" }), "--gpu-bind" },

@@ -9,7 +9,7 @@ local module_path, directory = arg[1], arg[2]
 
 slurm = {
   SUCCESS = 0, ERROR = -1, NO_VAL = 4294967294, NO_VAL16 = 65534, NO_VAL64 = 2 ^ 64, INFINITE = 4294967295,
-  JOB_SHARED_OK = 1, GRES_ENFORCE_BIND = 16,
+  JOB_SHARED_OK = 1, GRES_ENFORCE_BIND = 16, EXPEDITED_REQUEUE = 2 ^ 43,
 }
 function slurm.log_user(format, ...) S.said[#S.said + 1] = string.format(format, ...) end
 function slurm.log_error(format, ...) S.logged[#S.logged + 1] = string.format(format, ...) end

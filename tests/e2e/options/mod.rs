@@ -14,7 +14,7 @@ use pillion_tests::wait::{Look, wait_for, wait_until};
 use pillion_tests::{Cluster, ClusterSpec};
 use rows::Outcome::{Managed, Untouched};
 use rows::Then::{RunsManaged, RunsSomehow, Waits};
-use rows::{MANAGED, REFUSED, Row, UNTOUCHED};
+use rows::{MANAGED, REFUSED, Row, SINCE_25_11, UNTOUCHED};
 use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -290,6 +290,8 @@ fn closed_cluster() -> Cluster {
             "PartitionName=brief Nodes=w[1-2] MaxTime=5 DefaultTime=5 DefMemPerCPU=1000".into(),
             "PartitionName=long Nodes=w[1-2] MaxTime=2-00:00:00 DefMemPerCPU=1000".into(),
             "PartitionName=whole Nodes=w[1-2] ExclusiveUser=YES DefaultTime=10 DefMemPerCPU=1000".into(),
+            // Slurm since 25.11; earlier ones pass it over.
+            "SlurmctldParameters=enable_expedited_requeue".into(),
         ],
         bound_seconds: 300,
         ..ClusterSpec::default()
@@ -343,6 +345,17 @@ fn wait_until_all_ended(cluster: &Cluster, pairs: &[Pair]) {
     .unwrap();
 }
 
+/// The rows that this Slurm knows the options of.
+fn rows_of(cluster: &Cluster) -> Vec<&'static Row> {
+    let told = cluster.program("sinfo").arg("--version").stdout().unwrap();
+    let version =
+        told.trim().strip_prefix("slurm-wlm ").or(told.trim().strip_prefix("slurm ")).unwrap_or_default();
+    let numbers: Vec<u32> = version.split('.').map_while(|number| number.parse().ok()).collect();
+    assert!(numbers.len() >= 2, "'{told}' tells no version");
+    let newer: &[Row] = if numbers[..2] >= [25, 11] { &SINCE_25_11 } else { &[] };
+    MANAGED.iter().chain(&UNTOUCHED).chain(newer).collect()
+}
+
 #[test]
 fn every_option_is_managed_whole_or_left_as_it_was_written() {
     let mut cluster = closed_cluster();
@@ -351,8 +364,8 @@ fn every_option_is_managed_whole_or_left_as_it_was_written() {
     cluster.scontrol(&["update", "NodeName=n[1-2]", "State=DRAIN", "Reason=test"]).unwrap();
     let mut results: BTreeMap<usize, String> = BTreeMap::new();
     let mut pairs = Vec::new();
-    let rows = || MANAGED.iter().chain(&UNTOUCHED);
-    for (index, row) in rows().enumerate() {
+    let rows = rows_of(&cluster);
+    for (index, row) in rows.iter().enumerate() {
         match submit_row(&cluster, row) {
             Ok(pair) => pairs.push(pair),
             Err(wrong) => drop(results.insert(index, wrong)),
@@ -363,12 +376,12 @@ fn every_option_is_managed_whole_or_left_as_it_was_written() {
     wait_until_all_ended(&cluster, &pairs);
     for pair in &pairs {
         let wrong = wrong_after(&cluster, pair);
-        let index = rows().position(|row| std::ptr::eq(row, pair.row)).unwrap();
+        let index = rows.iter().position(|row| std::ptr::eq(*row, pair.row)).unwrap();
         if !wrong.is_empty() {
             results.insert(index, wrong);
         }
     }
-    for (index, (name, outcome, _)) in rows().enumerate() {
+    for (index, (name, outcome, _)) in rows.iter().enumerate() {
         let expected = match outcome {
             Managed(..) => "managed",
             Untouched(_) => "untouched",
@@ -377,7 +390,7 @@ fn every_option_is_managed_whole_or_left_as_it_was_written() {
     }
     assert_eq!(refused_rows(&cluster), Vec::<&str>::new(), "not refused as they should be");
     idle_scheduler(&mut cluster);
-    let names: Vec<&str> = results.keys().filter_map(|index| Some(rows().nth(*index)?.0)).collect();
+    let names: Vec<&str> = results.keys().map(|index| rows[*index].0).collect();
     assert!(names.is_empty(), "these rows differ, see above: {names:?}");
 }
 

@@ -104,6 +104,10 @@ pub(super) static UNTOUCHED: [Row; 30] = [
     ("--gres=gpu:1 --colocate=no", Untouched(""), Runs),
 ];
 
+/// What Slurm knows since 25.11.
+pub(super) static SINCE_25_11: [Row; 1] =
+    [("--gres=gpu:1 --requeue=expedite", Untouched("--requeue=expedite"), Runs)];
+
 /// Refused for everybody but root, with a part of what is said.
 pub(super) static REFUSED: [(&str, &str); 16] = [
     ("--gres=gpu:1 --colocate=maybe", "unknown setting 'maybe'; allowed are yes, no, guest, max-slowdown=R"),
