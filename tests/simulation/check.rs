@@ -1,6 +1,6 @@
 //! What must hold after every step of the simulation: the invariants of `core::invariant`, and the dead man's switch.
 
-use crate::users::STRICT;
+use crate::users::{OUTSIDE, STRICT};
 use crate::world::sessions::SESSION_BOUND_SECONDS;
 use crate::world::{BOUND_SECONDS, World};
 use pillion_core::device::TENANTS_MAX;
@@ -126,8 +126,9 @@ impl World {
             let id = job.id;
             let mark = job.mark.as_ref().ok().and_then(Option::as_ref);
             let own = mark.map_or(0, |mark| mark.original_begin_epoch);
-            // Who sits in front of his job waits for us no longer than this; it cannot be requeued.
-            let latest = if self.is_session(id) {
+            // Who sits in front of his job waits for us no longer than this; it cannot be requeued. Out of the pool it begins when its
+            // user wants.
+            let latest = if self.is_session(id) && job.partition != OUTSIDE {
                 (self.now + Duration::from_secs(SESSION_BOUND_SECONDS + 2)).epoch().max(own)
             } else {
                 let bound = self.now + Duration::from_secs(BOUND_SECONDS + 2);
