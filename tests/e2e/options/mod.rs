@@ -352,7 +352,7 @@ fn rows_of(cluster: &Cluster) -> Vec<&'static Row> {
         told.trim().strip_prefix("slurm-wlm ").or(told.trim().strip_prefix("slurm ")).unwrap_or_default();
     let numbers: Vec<u32> = version.split('.').map_while(|number| number.parse().ok()).collect();
     assert!(numbers.len() >= 2, "'{told}' tells no version");
-    let newer: &[Row] = if numbers[..2] >= [25, 11] { &SINCE_25_11 } else { &[] };
+    let newer: &[Row] = if numbers[..2] >= [25, 11][..] { &SINCE_25_11 } else { &[] };
     MANAGED.iter().chain(&UNTOUCHED).chain(newer).collect()
 }
 
