@@ -4,20 +4,18 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod own_ways;
+mod power;
+mod quickstart;
+mod releases;
 mod role;
 mod rpms;
 mod site;
 
-use pillion_tests::guide::{Block, blocks};
 use pillion_tests::machine::Machine;
-use pillion_tests::wait::{Look, now, wait_for, wait_until};
+use pillion_tests::wait::{Look, wait_for, wait_until};
+use quickstart::Reader;
 use site::{SLURM_CONF, SOON, Site, USER};
-use std::collections::VecDeque;
-use std::time::Duration;
 
-const QUICKSTART: &str = include_str!("../../docs/quickstart.md");
-/// The most that a reader is asked to type, and files that he is asked to edit.
-const TYPED_LINES_MAX: usize = 25;
 const CONFIG: &str = "/etc/pillion/pillion.toml";
 const SCHEDULER: &str = "pillion-scheduler.service";
 /// Every unit that the packages bring, and what may be enabled of it.
@@ -31,8 +29,6 @@ const UNITS: [&str; 5] = [
 /// Fast enough that a run alone counts after half a minute of real time (`policy.solo_seconds_min`).
 const DEVICES: &str = "socket = \"/run/pillion/simulated-device.sock\"\n[machine]\nnode = \"n1\"\ntime_scale = 60.0\n\
      [[machine.devices]]\nmodel = \"h200\"\nmechanism = \"none\"\n[[machine.devices]]\nmodel = \"h200\"\nmechanism = \"none\"\n";
-/// What Slurm may take to see that a node has lost its jobs, and one bound.
-const NODE_BACK: Duration = Duration::from_mins(4);
 /// What is said to be edited.
 const EDITED: [(&str, &str); 1] = [(
     "PartitionName=gpu Nodes=n1,n2",
@@ -45,43 +41,6 @@ const WORKLOADS: [&str; 2] = ["resnet50-infer", "bert-small-batch"];
 /// What a job without the flag finds, on a node that is not the pool's, without what is another's with each job.
 const ENVIRONMENT: &str =
     "-w n2 --gpus=1 -t 5 --wrap 'env | sort >environment.new; mv environment.new environment'";
-
-/// The quickstart, block after block.
-struct Reader {
-    blocks: VecDeque<Block>,
-}
-
-impl Reader {
-    fn new() -> Self {
-        let blocks: VecDeque<Block> =
-            blocks(QUICKSTART).into_iter().filter(|block| block.language.starts_with("sh ")).collect();
-        let lines: usize = blocks.iter().map(|block| block.lines.len()).sum();
-        assert!(lines <= TYPED_LINES_MAX, "{lines} lines are to be typed");
-        let edited = QUICKSTART.matches(" file to edit").count();
-        assert!(edited <= 3, "{edited} files are to be edited");
-        Self { blocks }
-    }
-
-    /// The next block, which begins with `first`, typed on the hosts that it is for.
-    fn types(&mut self, site: &Site, first: &str) -> String {
-        let block = self.next(first);
-        let mut said = String::new();
-        for host in block.language.split_whitespace().skip(1) {
-            // The machines have no GPUs.
-            let lines = block.lines.join("\n").replace("--backend nvidia", "--backend simulated");
-            let typed = site.machine(host).types(&lines);
-            said += &typed.unwrap_or_else(|error| panic!("{error:?}\n{}", site.logs()));
-        }
-        said
-    }
-
-    fn next(&mut self, first: &str) -> Block {
-        let block = self.blocks.pop_front().expect("the quickstart has more steps than this");
-        let begins = block.lines[0].starts_with(first);
-        assert!(begins, "the next step of the quickstart is\n{}", block.lines.join("\n"));
-        block
-    }
-}
 
 /// What a job finds in its environment, without what is each job's own: its numbers and its times.
 fn environment(site: &Site) -> String {
@@ -342,135 +301,6 @@ fn share(site: &Site, reader: &mut Reader) -> [String; 2] {
     pair
 }
 
-/// The controller loses its power while a pair runs and a job waits in our care. It comes up again without a hand: the pair never
-/// noticed, and who waits is released as soon as there is a GPU.
-fn lose_power(site: &mut Site, pair: &[String]) {
-    let waiting = load(site, "launch-bound", 36_000, "10");
-    assert_eq!(site.job(&waiting, "JobState"), "PENDING", "both GPUs are taken");
-    let bound = site.job(&waiting, "EligibleTime");
-    // slurmctld itself writes down within seconds what it has taken.
-    let saved = "test \"$(find /var/lib/slurm/slurmctld/job_state -newer /run/pillion-submitted)\"";
-    site.controller.types("touch /run/pillion-submitted").unwrap();
-    wait_until("Slurm to have written it down", SOON, || Ok(site.controller.types(saved).is_ok())).unwrap();
-    site.controller.loses_power().unwrap();
-    site.connects();
-    site.wait_for_nodes();
-    site.wait_for_agent();
-    for job in pair {
-        assert_eq!(site.job(job, "JobState"), "RUNNING", "job {job} while the controller had no power");
-    }
-    assert_eq!(site.job(&waiting, "JobState"), "PENDING");
-    println!("held back until {bound} before, {} after", site.job(&waiting, "EligibleTime"));
-    site.controller.types("pillion undrain n1:g1").unwrap();
-    site.wait_for_job(&waiting, "RUNNING");
-    site.controller.types(&format!("scancel {waiting}")).unwrap();
-    site.wait_for_job(&waiting, "CANCELLED");
-    let states = site.controller.types("sinfo -h -N -o '%N %t'").unwrap();
-    assert!(!states.contains("drain") && !states.contains("down"), "{states}");
-}
-
-/// The node of the pool loses its power under the pair. It comes up again without a hand, and Slurm starts both jobs once more, as it
-/// does with any, each alone on a GPU of its own; nothing of the boot before is left to keep anybody from it.
-fn node_loses_power(site: &mut Site, pair: &[String]) {
-    // One that has run for less than twenty seconds (BatchStartTimeout and MessageTimeout) Slurm does not miss on a node that comes up.
-    wait_for("both jobs, well under way", SOON, || {
-        let ran: Vec<String> = pair.iter().map(|job| site.job(job, "RunTime")).collect();
-        let is_so = ran.iter().all(|time| time.as_str() > "00:00:30");
-        Ok(if is_so { Look::Ready(()) } else { Look::NotYet(ran.join(", ")) })
-    })
-    .unwrap();
-    site.node_loses_power("n1");
-    let begun = now();
-    wait_for("both jobs, started once more", NODE_BACK, || {
-        let seen: Vec<String> = pair
-            .iter()
-            .map(|job| format!("{} {}", site.job(job, "JobState"), site.job(job, "Restarts")))
-            .collect();
-        Ok(if seen.iter().all(|it| it == "RUNNING 1") {
-            Look::Ready(())
-        } else {
-            Look::NotYet(seen.join(", "))
-        })
-    })
-    .unwrap_or_else(|error| panic!("{error:?}\n{}", site.logs()));
-    let own: Vec<String> = pair.iter().map(|job| site.job(job, "TresPerNode")).collect();
-    assert_eq!(own, ["gres/shard:100", "gres/shard:100"], "as Slurm starts them without a decision");
-    println!("both ran again {} s after the node had come up", begun.elapsed().as_secs());
-    site.wait_for_agent();
-    let states = site.controller.types("sinfo -h -N -o '%N %t'").unwrap();
-    assert!(!states.contains("drain") && !states.contains("down"), "{states}");
-    let said = site.machine("n1").types("systemctl --failed --no-legend --plain").unwrap();
-    assert!(!said.contains("pillion"), "{said}");
-}
-
-/// The next release comes while a pair runs, and goes again, host after host in two orders: no service is started again, no file of
-/// an admin's is touched, no node drains and no job ends.
-fn upgrade(site: &Site, pair: &[String]) {
-    for machine in site.machines() {
-        machine
-            .types(
-                "echo 'deb [trusted=yes] file:///srv/pillion/next ./' >/etc/apt/sources.list.d/next.list && apt-get update",
-            )
-            .unwrap();
-    }
-    for name in ["n1", "controller", "n2"] {
-        renewed(site, name, pair, "-2", "apt-get upgrade -y");
-    }
-    let first = concat!(env!("CARGO_PKG_VERSION"), "-1");
-    let back = format!(
-        "dpkg-query -W -f '${{db:Status-Status}} ${{Package}}={first}\n' 'pillion-*' | sed -n 's/^installed //p'"
-    );
-    for name in ["controller", "n2", "n1"] {
-        renewed(site, name, pair, "-1", &format!("apt-get install -y --allow-downgrades $({back})"));
-    }
-}
-
-/// Types it on a host whose packages are then of this release, and whose services are the same processes.
-fn renewed(site: &Site, name: &str, pair: &[String], release: &str, line: &str) {
-    let machine = site.machine(name);
-    let of_daemons = || {
-        let pid = |unit: &str| state_of(machine, unit, "MainPID");
-        let files = format!("sha256sum {CONFIG} {CHANGED} 2>/dev/null || true");
-        (pid(SCHEDULER), pid("pillion-agent.service"), machine.types(&files).unwrap())
-    };
-    let before = of_daemons();
-    assert!(name == "n2" || (before.0 == "0") != (before.1 == "0"), "{name} has one of ours: {before:?}");
-    machine.types(line).unwrap();
-    let versions = "dpkg-query -W -f '${db:Status-Status} ${Version}\n' 'pillion-*' | sed -n 's/^installed //p' | sort -u";
-    let versions = machine.types(versions).unwrap();
-    assert!(versions.lines().count() == 1 && versions.trim().ends_with(release), "{name}: {versions}");
-    assert_eq!(of_daemons(), before, "{name}");
-    for job in pair {
-        assert_eq!(site.job(job, "JobState"), "RUNNING", "job {job} while {name} is renewed");
-    }
-    let states = site.controller.types("sinfo -h -N -o '%N %t'").unwrap();
-    assert!(!states.contains("drain") && !states.contains("down"), "{states}");
-}
-
-/// The packages go while a pair runs: no job ends, no node drains, and what Slurm names is still there.
-fn remove(site: &Site, pair: &[String]) {
-    let node = site.machine("n1");
-    node.types("apt-get remove -y 'pillion-*'").unwrap();
-    for name in ["/etc/slurm/pillion/prolog", "/etc/slurm/pillion.lua", "/usr/lib/pillion/pillion.so", CONFIG]
-    {
-        node.types(&format!("test -e {name}")).unwrap_or_else(|_| panic!("{name} is gone"));
-    }
-    node.types("apt-get purge -y 'pillion-*'").unwrap();
-    let hook = node.types("cat /etc/slurm/pillion/prolog").unwrap();
-    assert!(hook.contains("Left by the removal"), "{hook}");
-    for kept in [CONFIG, "/var/lib/pillion-agent"] {
-        node.types(&format!("test -e {kept}")).unwrap_or_else(|_| panic!("{kept} is gone"));
-    }
-    // A job of plain Slurm starts there, through the hooks that are left.
-    let plain = site.controller.types("sbatch --parsable -p shared -w n1 -t 1 --wrap true").unwrap();
-    site.wait_for_job(plain.trim(), "COMPLETED");
-    let state = site.controller.types("sinfo -h -N -n n1 -o %t").unwrap();
-    assert!(!state.contains("drain"), "{state}");
-    for job in pair {
-        assert_eq!(site.job(job, "JobState"), "RUNNING", "job {job}");
-    }
-}
-
 #[test]
 fn a_site_is_made_by_the_quickstart_and_packages_go_without_harm() {
     let mut site = Site::new();
@@ -482,10 +312,10 @@ fn a_site_is_made_by_the_quickstart_and_packages_go_without_harm() {
     start_daemons(&site, &mut reader);
     let pair = share(&site, &mut reader);
     assert_eq!(environment(&site), before, "of a job that asked for nothing");
-    lose_power(&mut site, &pair);
-    node_loses_power(&mut site, &pair);
-    upgrade(&site, &pair);
-    remove(&site, &pair);
+    power::lose_power(&mut site, &pair);
+    power::node_loses_power(&mut site, &pair);
+    releases::upgrade(&site, &pair);
+    releases::remove(&site, &pair);
     assert_eq!(environment(&site), before, "of a job that asked for nothing");
-    assert!(reader.blocks.is_empty(), "the quickstart has more steps than this");
+    reader.ends();
 }
