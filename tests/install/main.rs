@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
+mod own_jobs;
 mod own_ways;
 mod power;
 mod quickstart;
@@ -11,6 +12,7 @@ mod role;
 mod rpms;
 mod site;
 
+use own_jobs::OwnJobs;
 use pillion_tests::machine::Machine;
 use pillion_tests::wait::{Look, wait_for, wait_until};
 use quickstart::Reader;
@@ -138,7 +140,7 @@ fn refuse_what_cannot_be(controller: &Machine) {
 }
 
 /// Slurm's own files by setup, and Slurm started again in its order.
-fn make_pool(site: &Site, reader: &mut Reader) {
+fn make_pool(site: &Site, reader: &mut Reader, own: &OwnJobs) {
     let controller = &site.controller;
     refused(
         controller,
@@ -169,6 +171,7 @@ fn make_pool(site: &Site, reader: &mut Reader) {
         )
         .unwrap();
     assert_eq!(of_setup(controller), after, "done again");
+    own.leave_the_drained_node(site);
     site.bring_slurm_files(&["slurm.conf", "gres.conf", "plugstack.conf"]);
     reader.types(site, "systemctl restart slurmctld");
     reader.types(site, "systemctl restart slurmd");
@@ -305,17 +308,22 @@ fn share(site: &Site, reader: &mut Reader) -> [String; 2] {
 fn a_site_is_made_by_the_quickstart_and_packages_go_without_harm() {
     let mut site = Site::new();
     let mut reader = Reader::new();
+    let own = OwnJobs::new(&site);
     let before = environment(&site);
     install(&site, &mut reader);
     follow_slurm(&site.controller);
-    make_pool(&site, &mut reader);
+    make_pool(&site, &mut reader, &own);
+    own.go_on(&site, "Slurm was started again with a pool");
     start_daemons(&site, &mut reader);
     let pair = share(&site, &mut reader);
     assert_eq!(environment(&site), before, "of a job that asked for nothing");
     power::lose_power(&mut site, &pair);
     power::node_loses_power(&mut site, &pair);
+    own.go_on(&site, "whole machines lost their power");
     releases::upgrade(&site, &pair);
+    own.go_on(&site, "an upgrade");
     releases::remove(&site, &pair);
+    own.go_on(&site, "the packages went");
     assert_eq!(environment(&site), before, "of a job that asked for nothing");
     reader.ends();
 }
