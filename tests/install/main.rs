@@ -40,20 +40,30 @@ const EDITED: [(&str, &str); 1] = [(
 const CHANGED: &str = "/etc/slurm/slurm.conf /etc/slurm/gres.conf /etc/slurm/plugstack.conf /etc/slurm/job_submit.lua /etc/pillion/pillion.toml";
 /// Two that get on with each other.
 const WORKLOADS: [&str; 2] = ["resnet50-infer", "bert-small-batch"];
-/// What a job without the flag finds, on a node that is not the pool's, without what is another's with each job.
-const ENVIRONMENT: &str =
-    "-w n2 --gpus=1 -t 5 --wrap 'env | sort >environment.new; mv environment.new environment'";
+/// What a job without the flag finds, in its script and in a step of it, on a node that is not the pool's.
+const ENVIRONMENT: &str = "-w n2 --gpus=1 -t 5 \
+     --wrap '(env | sort; echo in a step; srun env | sort) >environment.new; mv environment.new environment'";
+/// Of these, what is another's with each job or step: its number, its times, its processes and their ports.
+const OF_ONE_RUN: [&str; 7] = [
+    "SLURM_JOB_ID=",
+    "SLURM_JOBID=",
+    "SLURM_JOB_START_TIME=",
+    "SLURM_JOB_END_TIME=",
+    "SLURM_TASK_PID=",
+    "SLURM_SRUN_COMM_PORT=",
+    "SLURM_STEP_LAUNCHER_PORT=",
+];
 
-/// What a job finds in its environment, without what is each job's own: its numbers and its times.
+/// What a job finds in its environment, without what is its own alone.
 fn environment(site: &Site) -> String {
     let job = site.submits(ENVIRONMENT);
     site.wait_for_job(&job, "COMPLETED");
-    let own =
-        ["SLURM_JOB_ID=", "SLURM_JOBID=", "SLURM_JOB_START_TIME=", "SLURM_JOB_END_TIME=", "SLURM_TASK_PID="];
     let text = site.wrote("n2", "environment");
-    let lines = text.lines().filter(|line| !own.iter().any(|name| line.starts_with(name)));
+    let lines = text.lines().filter(|line| !OF_ONE_RUN.iter().any(|name| line.starts_with(name)));
     let kept: Vec<&str> = lines.collect();
-    assert!(kept.len() > 20, "{text}");
+    let (script, step) = text.split_once("in a step\n").expect("the step ran");
+    let is_told = |text: &str, name: &str| text.lines().any(|line| line.starts_with(name));
+    assert!(is_told(script, "SLURM_JOB_GPUS=") && is_told(step, "SLURM_STEP_ID=0"), "{text}");
     kept.join("\n")
 }
 

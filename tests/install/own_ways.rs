@@ -2,8 +2,9 @@
 //! `job_submit.lua`, and a Prolog. Setup leaves these as they are and says what to add; a job that asks for nothing finds what it found, and
 //! Slurm records of it what it recorded.
 
-use crate::site::{SLURM_CONF, Site, USER};
+use crate::site::{SLURM_CONF, SOON, Site, USER};
 use crate::{CONFIG, DEVICES, EDITED, environment, load};
+use pillion_tests::wait::wait_until;
 
 const SLURM_KEY: &str = "/etc/slurm/slurm.key";
 /// Said, though it is what is taken where munged is not.
@@ -46,7 +47,7 @@ const OF_ONE_RUN: [&str; 4] = ["JobId", "StdOut", "StdErr", "AllocNode:Sid"];
 
 /// What Slurm records of a job that asks for nothing of ours, without its number and its times.
 fn record(site: &Site) -> String {
-    let job = site.submits("-w n2 --gpus=1 -t 5 -J plain --wrap true");
+    let job = site.submits("-w n2 --gpus=1 -t 5 -J plain --wrap 'srun true'");
     site.wait_for_job(&job, "COMPLETED");
     let said = site.controller.types(&format!("scontrol show job -d {job}")).unwrap();
     let is_kept = |word: &&str| {
@@ -110,7 +111,8 @@ fn install(site: &Site) {
     };
     brings("controller", "pillion-scheduler pillion-spank");
     brings("n1", "pillion-agent pillion-client pillion-spank");
-    brings("n2", "");
+    // It is not the pool's, and its jobs ask for nothing: here the plugin is loaded beside them.
+    brings("n2", "pillion-spank");
     let said = site.controller.types("pillion setup controller --nodes n1 --yes 2>&1").unwrap();
     adds_by_hand(site, &said);
     site.controller.types(&format!("pillion keygen {OUR_KEY}")).unwrap();
@@ -130,6 +132,17 @@ fn install(site: &Site) {
     site.wait_for_agent();
 }
 
+/// The plugin is in the slurmstepd of a job that asks for nothing, so what such a job finds is found beside it.
+fn loads_the_plugin(site: &Site) {
+    let job = site.submits("-w n2 --gpus=1 -t 5 --wrap 'until test -e go; do sleep 0.2; done'");
+    site.wait_for_job(&job, "RUNNING");
+    let node = site.machine("n2");
+    let loaded = "grep -q ' /usr/lib/pillion/pillion.*[.]so$' /dev/null $(pgrep slurmstepd | sed 's,.*,/proc/&/maps,')";
+    wait_until("plugin in slurmstepd", SOON, || Ok(node.types(loaded).is_ok())).unwrap();
+    node.types(&format!("touch /home/{USER}/go")).unwrap();
+    site.wait_for_job(&job, "COMPLETED");
+}
+
 #[test]
 fn a_site_without_munge_and_with_rules_of_its_own_is_served_as_it_is() {
     let site = Site::new();
@@ -147,6 +160,7 @@ fn a_site_without_munge_and_with_rules_of_its_own_is_served_as_it_is() {
     let said = site.controller.types_as(USER, &format!("pillion why {job}")).unwrap();
     assert!(said.contains(&job), "{said}");
     do_what_they_did(&site);
+    loads_the_plugin(&site);
     assert_eq!((environment(&site), record(&site)), before, "of a job that asked for nothing");
     let said = site.controller.types("pillion doctor --quiet 2>&1 || true").unwrap();
     assert!(!said.contains("FAIL"), "{said}");
