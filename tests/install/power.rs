@@ -1,19 +1,31 @@
 //! Whole machines lose their power and come again, with nobody to help.
 
-use crate::load;
 use crate::site::{SOON, Site};
+use crate::{CONFIG, load};
 use pillion_tests::wait::{Look, now, wait_for, wait_until};
 use std::time::Duration;
 
 /// What Slurm may take to see that a node has lost its jobs, and one bound.
 const NODE_BACK: Duration = Duration::from_mins(4);
 
+/// Slurm starts a job that waits in our care no later than one bound from now, whatever becomes of us.
+pub(crate) fn is_bounded(site: &Site, job: &str) {
+    let begin = site.job(job, "EligibleTime");
+    let seconds = |line: &str| -> i64 { site.controller.types(line).unwrap().trim().parse().unwrap() };
+    let left = seconds(&format!("echo $(($(date -d {begin} +%s) - $(date +%s)))"));
+    let bound = seconds(&format!("sed -n 's/^bound_seconds = //p' {CONFIG}"));
+    assert!(left <= bound, "job {job} is held back for {left} s more, and the bound is {bound} s");
+}
+
 /// The controller loses its power while a pair runs and a job waits in our care. It comes up again without a hand: the pair never
 /// noticed, and who waits is released as soon as there is a GPU.
 pub(crate) fn lose_power(site: &mut Site, pair: &[String]) {
     let waiting = load(site, "launch-bound", 36_000, "10");
     assert_eq!(site.job(&waiting, "JobState"), "PENDING", "both GPUs are taken");
-    let bound = site.job(&waiting, "EligibleTime");
+    let it = |site: &Site| ["SubmitTime", "AdminComment"].map(|field| site.job(&waiting, field));
+    let before = it(site);
+    assert!(before[1].starts_with("pillion1;"), "{before:?}");
+    is_bounded(site, &waiting);
     // slurmctld itself writes down within seconds what it has taken.
     let saved = "test \"$(find /var/lib/slurm/slurmctld/job_state -newer /run/pillion-submitted)\"";
     site.controller.types("touch /run/pillion-submitted").unwrap();
@@ -26,7 +38,8 @@ pub(crate) fn lose_power(site: &mut Site, pair: &[String]) {
         assert_eq!(site.job(job, "JobState"), "RUNNING", "job {job} while the controller had no power");
     }
     assert_eq!(site.job(&waiting, "JobState"), "PENDING");
-    println!("held back until {bound} before, {} after", site.job(&waiting, "EligibleTime"));
+    assert_eq!(it(site), before, "it is in our care as it was");
+    is_bounded(site, &waiting);
     site.controller.types("pillion undrain n1:g1").unwrap();
     site.wait_for_job(&waiting, "RUNNING");
     site.controller.types(&format!("scancel {waiting}")).unwrap();
