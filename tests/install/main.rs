@@ -15,8 +15,8 @@ mod site;
 use own_jobs::OwnJobs;
 use pillion_tests::machine::Machine;
 use pillion_tests::wait::{Look, wait_for, wait_until};
-use quickstart::Reader;
-use site::{SLURM_CONF, SOON, Site, USER};
+use quickstart::{Reader, edit_slurm_conf};
+use site::{SOON, Site, USER};
 
 const CONFIG: &str = "/etc/pillion/pillion.toml";
 const SCHEDULER: &str = "pillion-scheduler.service";
@@ -31,11 +31,6 @@ const UNITS: [&str; 5] = [
 /// Fast enough that a run alone counts after half a minute of real time (`policy.solo_seconds_min`).
 const DEVICES: &str = "socket = \"/run/pillion/simulated-device.sock\"\n[machine]\nnode = \"n1\"\ntime_scale = 60.0\n\
      [[machine.devices]]\nmodel = \"h200\"\nmechanism = \"none\"\n[[machine.devices]]\nmodel = \"h200\"\nmechanism = \"none\"\n";
-/// What is said to be edited.
-const EDITED: [(&str, &str); 1] = [(
-    "PartitionName=gpu Nodes=n1,n2",
-    "PartitionName=shared Nodes=n1 MaxTime=1-0 DefMemPerCPU=100\nPartitionName=gpu Nodes=n2",
-)];
 /// Slurm's files, and ours, that setup may change.
 const CHANGED: &str = "/etc/slurm/slurm.conf /etc/slurm/gres.conf /etc/slurm/plugstack.conf /etc/slurm/job_submit.lua /etc/pillion/pillion.toml";
 /// Two that get on with each other.
@@ -163,7 +158,7 @@ fn make_pool(site: &Site, reader: &mut Reader, own: &OwnJobs) {
         "names controller as SlurmctldHost",
     );
     refused(site.machine("n1"), "pillion setup node --backend nvidia --yes", "gives n1 no shards");
-    controller.edits(SLURM_CONF, &EDITED).unwrap();
+    edit_slurm_conf(controller);
     refuse_what_cannot_be(controller);
     let before = of_setup(controller);
     reader.types(site, "pillion setup controller --nodes n1");
@@ -305,8 +300,13 @@ fn share(site: &Site, reader: &mut Reader) -> [String; 2] {
     }
     let block = reader.next("sbatch --colocate=profile=train");
     assert_eq!(block.language, "sh user");
-    let said = site.controller.types_as(USER, &block.lines[1..].join("\n")).unwrap();
+    let said = site.controller.types_as(USER, &block.lines.join("\n")).unwrap();
     assert!(pair.iter().all(|job| said.contains(job)), "{said}");
+    let train = said.lines().next().and_then(|line| line.strip_prefix("Submitted batch job ")).expect(&said);
+    assert_eq!(site.job(train, "Partition"), "shared", "it waits in the pool");
+    assert!(site.job(train, "AdminComment").starts_with("pillion1;"), "it is in our care");
+    site.controller.types(&format!("scancel {train}")).unwrap();
+    site.wait_for_job(train, "CANCELLED");
     for name in WORKLOADS {
         let seen = site.wrote("n1", &format!("{name}.env"));
         assert!(seen.contains("PILLION_DECISION="), "{seen}");

@@ -2,8 +2,9 @@
 //! `job_submit.lua`, and a Prolog. Setup leaves these as they are and says what to add; a job that asks for nothing finds what it found, and
 //! Slurm records of it what it recorded.
 
+use crate::quickstart::edit_slurm_conf;
 use crate::site::{SLURM_CONF, SOON, Site, USER};
-use crate::{CONFIG, DEVICES, EDITED, environment, load};
+use crate::{CONFIG, DEVICES, environment, load};
 use pillion_tests::wait::wait_until;
 
 const SLURM_KEY: &str = "/etc/slurm/slurm.key";
@@ -74,8 +75,9 @@ fn adds_by_hand(site: &Site, said: &str) {
 
 /// Slurm by its own key, and no munged on any host.
 fn convert(site: &Site) {
-    let edits = [("AuthType=auth/munge", "AuthType=auth/slurm\nCredType=auth/slurm"), EDITED[0]];
-    site.controller.edits(SLURM_CONF, &edits).unwrap();
+    let by_key = ("AuthType=auth/munge", "AuthType=auth/slurm\nCredType=auth/slurm");
+    site.controller.edits(SLURM_CONF, &[by_key]).unwrap();
+    edit_slurm_conf(&site.controller);
     site.controller.types(&format!("dd if=/dev/urandom of={SLURM_KEY} bs=1024 count=1 status=none")).unwrap();
     brings_key(site, SLURM_KEY, "slurm");
     site.bring_slurm_files(&["slurm.conf"]);

@@ -1,7 +1,8 @@
 //! deploy/ansible as it is, played by ansible-core on the machines: check mode, twice, a mistake, and out again.
 
+use crate::quickstart::edit_slurm_conf;
 use crate::site::{SLURM_CONF, Site, given};
-use crate::{CONFIG, DEVICES, EDITED, SCHEDULER, files_of_setup, of_setup, state_of};
+use crate::{CONFIG, DEVICES, SCHEDULER, files_of_setup, of_setup, state_of};
 use pillion_tests::daemons::checkout;
 use pillion_tests::machine::Machine;
 use pillion_tests::process::Program;
@@ -129,7 +130,7 @@ fn bring(site: &Site, play: &Play<'_>) -> Vec<String> {
     assert!(said.contains("take n1 out of it"), "{said}");
     assert_eq!(of_setup(&site.controller), before);
 
-    site.controller.edits(SLURM_CONF, &EDITED).unwrap();
+    edit_slurm_conf(&site.controller);
     let mut found = vec![files_of_setup(&site.controller)];
     let would = play.goes_well("controller", "{}", &["--check"]);
     assert!(would["controller"].changed_count > 0, "check mode says that something would change");
