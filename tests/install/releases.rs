@@ -3,9 +3,17 @@
 use crate::site::Site;
 use crate::{CHANGED, CONFIG, SCHEDULER, state_of};
 
-/// The next release comes while a pair runs, and goes again, host after host in two orders: no service is started again, no file of
-/// an admin's is touched, no node drains and no job ends.
+/// Every order of controller, node and submit host, half of them to come in and half to go back in.
+const THERE: [[&str; 3]; 3] =
+    [["controller", "n2", "n1"], ["n1", "controller", "n2"], ["n2", "n1", "controller"]];
+const BACK: [[&str; 3]; 3] =
+    [["controller", "n1", "n2"], ["n1", "n2", "controller"], ["n2", "controller", "n1"]];
+
+/// The next release comes while a pair runs, and goes again, host after host: no service is started again, Slurm's no more than ours,
+/// no file of an admin's is touched, no node drains and no job ends.
 pub(crate) fn upgrade(site: &Site, pair: &[String]) {
+    // As the quickstart has it of a host from which jobs are submitted.
+    site.machine("n2").types("apt-get install -y pillion-spank pillion-client").unwrap();
     for machine in site.machines() {
         machine
             .types(
@@ -13,28 +21,35 @@ pub(crate) fn upgrade(site: &Site, pair: &[String]) {
             )
             .unwrap();
     }
-    for name in ["n1", "controller", "n2"] {
-        renewed(site, name, pair, "-2", "apt-get upgrade -y");
-    }
     let first = concat!(env!("CARGO_PKG_VERSION"), "-1");
     let back = format!(
-        "dpkg-query -W -f '${{db:Status-Status}} ${{Package}}={first}\n' 'pillion-*' | sed -n 's/^installed //p'"
+        "apt-get install -y --allow-downgrades \
+         $(dpkg-query -W -f '${{db:Status-Status}} ${{Package}}={first}\n' 'pillion-*' | sed -n 's/^installed //p')"
     );
-    for name in ["controller", "n2", "n1"] {
-        renewed(site, name, pair, "-1", &format!("apt-get install -y --allow-downgrades $({back})"));
+    for (there_order, back_order) in THERE.iter().zip(&BACK) {
+        for name in there_order {
+            renewed(site, name, pair, "-2", "apt-get upgrade -y");
+        }
+        for name in back_order {
+            renewed(site, name, pair, "-1", &back);
+        }
     }
 }
 
 /// Types it on a host whose packages are then of this release, and whose services are the same processes.
 fn renewed(site: &Site, name: &str, pair: &[String], release: &str, line: &str) {
     let machine = site.machine(name);
+    let services: &[&str] = match name {
+        "controller" => &[SCHEDULER, "slurmctld.service"],
+        "n1" => &["pillion-agent.service", "slurmd.service"],
+        _ => &["slurmd.service"],
+    };
     let of_daemons = || {
-        let pid = |unit: &str| state_of(machine, unit, "MainPID");
-        let files = format!("sha256sum {CONFIG} {CHANGED} 2>/dev/null || true");
-        (pid(SCHEDULER), pid("pillion-agent.service"), machine.types(&files).unwrap())
+        let pids: Vec<String> = services.iter().map(|unit| state_of(machine, unit, "MainPID")).collect();
+        (pids, machine.types(&format!("sha256sum {CONFIG} {CHANGED} 2>/dev/null || true")).unwrap())
     };
     let before = of_daemons();
-    assert!(name == "n2" || (before.0 == "0") != (before.1 == "0"), "{name} has one of ours: {before:?}");
+    assert!(before.0.iter().all(|pid| pid != "0"), "{name} runs {services:?}: {before:?}");
     machine.types(line).unwrap();
     let versions = "dpkg-query -W -f '${db:Status-Status} ${Version}\n' 'pillion-*' | sed -n 's/^installed //p' | sort -u";
     let versions = machine.types(versions).unwrap();
