@@ -8,6 +8,7 @@ mod own_ways;
 mod power;
 mod quickstart;
 mod releases;
+mod removal;
 mod role;
 mod rpms;
 mod site;
@@ -285,8 +286,8 @@ fn share(site: &Site, reader: &mut Reader) -> [String; 2] {
     // Whoever wants to run now has to share the other one.
     site.controller.types("pillion drain --reason test n1:g1").unwrap();
     // Who joins has to end before his host does.
-    let pair = [("30", WORKLOADS[0]), ("20", WORKLOADS[1])].map(|(time_limit, name)| {
-        let job = load(site, name, 36_000, time_limit);
+    let pair = [("60", WORKLOADS[0]), ("50", WORKLOADS[1])].map(|(time_limit, name)| {
+        let job = load(site, name, 144_000, time_limit);
         site.wait_for_job(&job, "RUNNING");
         job
     });
@@ -332,7 +333,9 @@ fn a_site_is_made_by_the_quickstart_and_packages_go_without_harm() {
     own.go_on(&site, "whole machines lost their power");
     releases::upgrade(&site, &pair);
     own.go_on(&site, "an upgrade");
-    releases::remove(&site, &pair);
+    removal::from_node(&site, &pair);
+    assert_eq!(environment(&site), before, "of a job that asked for nothing");
+    removal::from_controller(&site, &pair);
     own.go_on(&site, "the packages went");
     assert_eq!(environment(&site), before, "of a job that asked for nothing");
     reader.ends();

@@ -1,4 +1,4 @@
-//! Packages come in a next release and go, while jobs run.
+//! Packages come in a next release, and go back, while jobs run.
 
 use crate::site::Site;
 use crate::{CHANGED, CONFIG, SCHEDULER, state_of};
@@ -60,28 +60,4 @@ fn renewed(site: &Site, name: &str, pair: &[String], release: &str, line: &str) 
     }
     let states = site.controller.types("sinfo -h -N -o '%N %t'").unwrap();
     assert!(!states.contains("drain") && !states.contains("down"), "{states}");
-}
-
-/// The packages go while a pair runs: no job ends, no node drains, and what Slurm names is still there.
-pub(crate) fn remove(site: &Site, pair: &[String]) {
-    let node = site.machine("n1");
-    node.types("apt-get remove -y 'pillion-*'").unwrap();
-    for name in ["/etc/slurm/pillion/prolog", "/etc/slurm/pillion.lua", "/usr/lib/pillion/pillion.so", CONFIG]
-    {
-        node.types(&format!("test -e {name}")).unwrap_or_else(|_| panic!("{name} is gone"));
-    }
-    node.types("apt-get purge -y 'pillion-*'").unwrap();
-    let hook = node.types("cat /etc/slurm/pillion/prolog").unwrap();
-    assert!(hook.contains("Left by the removal"), "{hook}");
-    for kept in [CONFIG, "/var/lib/pillion-agent"] {
-        node.types(&format!("test -e {kept}")).unwrap_or_else(|_| panic!("{kept} is gone"));
-    }
-    // A job of plain Slurm starts there, through the hooks that are left.
-    let plain = site.controller.types("sbatch --parsable -p shared -w n1 -t 1 --wrap true").unwrap();
-    site.wait_for_job(plain.trim(), "COMPLETED");
-    let state = site.controller.types("sinfo -h -N -n n1 -o %t").unwrap();
-    assert!(!state.contains("drain"), "{state}");
-    for job in pair {
-        assert_eq!(site.job(job, "JobState"), "RUNNING", "job {job}");
-    }
 }
