@@ -1,16 +1,19 @@
-//! A site with ways of its own: `auth/slurm` and no MUNGE (so our own key: docs/admin-guide.md, "Who proves what"), rules in its
-//! `job_submit.lua`, and a Prolog. Setup leaves these as they are and says what to add; a job that asks for nothing finds what it found, and
-//! Slurm records of it what it recorded.
+//! A site with ways of its own: a `SlurmUser` that is not `slurm`, `auth/slurm` and no MUNGE (so our own key: docs/admin-guide.md, "Who
+//! proves what"), rules in its `job_submit.lua`, and a Prolog. Setup leaves these as they are and says what to add; a job that asks for
+//! nothing finds what it found, and Slurm records of it what it recorded.
 
 use crate::quickstart::edit_slurm_conf;
 use crate::site::{SLURM_CONF, SOON, Site, USER};
-use crate::{CONFIG, DEVICES, environment, load};
+use crate::{CONFIG, DEVICES, environment, load, state_of};
 use pillion_tests::wait::wait_until;
 
 const SLURM_KEY: &str = "/etc/slurm/slurm.key";
 /// Said, though it is what is taken where munged is not.
 const BY_KEY: (&str, &str) = ("#method = \"munge\"", "method = \"key\"");
 const OUR_KEY: &str = "/etc/pillion/auth.key";
+
+/// Who Slurm runs as here.
+const SLURM_USER: &str = "hpc";
 
 /// The site's: no job without a time limit.
 const RULE: &str = "if job_desc.time_limit == slurm.NO_VAL then slurm.log_user('the site wants a time limit') return slurm.ERROR end";
@@ -73,16 +76,47 @@ fn adds_by_hand(site: &Site, said: &str) {
     }
 }
 
+/// Slurm as a user of the site's own.
+fn change_slurm_user(site: &Site) {
+    for machine in site.machines() {
+        machine
+            .types(&format!("useradd --system --user-group --no-create-home --uid 2002 {SLURM_USER}"))
+            .unwrap();
+    }
+    let user = format!("SlurmUser={SLURM_USER}");
+    site.controller.edits(SLURM_CONF, &[("SlurmUser=slurm", user.as_str())]).unwrap();
+    let unit = "/etc/systemd/system/slurmctld.service.d";
+    site.controller
+        .types(&format!(
+            "systemctl stop slurmctld
+             mkdir -p {unit} && printf '[Service]\\nUser={SLURM_USER}\\nGroup={SLURM_USER}\\n' >{unit}/user.conf
+             systemctl daemon-reload
+             chown -R {SLURM_USER}: /var/lib/slurm /var/log/slurm"
+        ))
+        .unwrap();
+}
+
+/// Our services run as that user, who was named to Slurm and to nobody else.
+fn runs_as_slurm_user(site: &Site) {
+    for program in ["slurmctld", "pillion-scheduler"] {
+        let user = site.controller.types(&format!("ps -o user= -C {program} | sort -u")).unwrap();
+        assert_eq!(user.trim(), SLURM_USER, "{program}");
+    }
+    assert_eq!(state_of(&site.controller, "pillion-rescue.service", "User"), SLURM_USER);
+}
+
 /// Slurm by its own key, and no munged on any host.
 fn convert(site: &Site) {
     let by_key = ("AuthType=auth/munge", "AuthType=auth/slurm\nCredType=auth/slurm");
     site.controller.edits(SLURM_CONF, &[by_key]).unwrap();
     edit_slurm_conf(&site.controller);
     site.controller.types(&format!("dd if=/dev/urandom of={SLURM_KEY} bs=1024 count=1 status=none")).unwrap();
-    brings_key(site, SLURM_KEY, "slurm");
+    brings_key(site, SLURM_KEY);
     site.bring_slurm_files(&["slurm.conf"]);
     for machine in site.machines() {
-        machine.types(&format!("chown slurm {SLURM_KEY} && systemctl mask --now munge.service")).unwrap();
+        machine
+            .types(&format!("chown {SLURM_USER} {SLURM_KEY} && systemctl mask --now munge.service"))
+            .unwrap();
     }
     site.restarts_slurm();
     let said = site.controller.types("scontrol show config | grep -i '^AuthType'").unwrap();
@@ -90,9 +124,11 @@ fn convert(site: &Site) {
 }
 
 /// A secret of the controller, on every node.
-fn brings_key(site: &Site, path: &str, owner: &str) {
-    let key =
-        site.controller.types(&format!("chmod 600 {path} && chown {owner} {path} && base64 {path}")).unwrap();
+fn brings_key(site: &Site, path: &str) {
+    let key = site
+        .controller
+        .types(&format!("chmod 600 {path} && chown {SLURM_USER} {path} && base64 {path}"))
+        .unwrap();
     for node in &site.nodes {
         node.types(&format!("install -m 600 /dev/null {path} && base64 -d >{path} <<'END'\n{key}END"))
             .unwrap();
@@ -118,7 +154,7 @@ fn install(site: &Site) {
     let said = site.controller.types("pillion setup controller --nodes n1 --yes 2>&1").unwrap();
     adds_by_hand(site, &said);
     site.controller.types(&format!("pillion keygen {OUR_KEY}")).unwrap();
-    brings_key(site, OUR_KEY, "slurm");
+    brings_key(site, OUR_KEY);
     let on = [("mode = \"off\"", "mode = \"active\""), BY_KEY];
     site.controller.edits(CONFIG, &on).unwrap();
     site.bring_slurm_files(&["slurm.conf", "gres.conf", "plugstack.conf"]);
@@ -149,11 +185,13 @@ fn loads_the_plugin(site: &Site) {
 fn a_site_without_munge_and_with_rules_of_its_own_is_served_as_it_is() {
     let site = Site::new();
     has_ways(&site);
+    change_slurm_user(&site);
     convert(&site);
     do_what_they_did(&site);
     let before = (environment(&site), record(&site));
     install(&site);
     site.wait_until_active();
+    runs_as_slurm_user(&site);
     let job = load(&site, "resnet50-infer", 600, "5");
     site.wait_for_job(&job, "COMPLETED");
     let seen = site.wrote("n1", "resnet50-infer.env");
