@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
+mod one_host;
 mod own_jobs;
 mod own_ways;
 mod power;
@@ -326,6 +327,7 @@ fn a_site_is_made_by_the_quickstart_and_packages_go_without_harm() {
     make_pool(&site, &mut reader, &own);
     own.go_on(&site, "Slurm was started again with a pool");
     start_daemons(&site, &mut reader);
+    one_host::share_one_host(&site.controller);
     let pair = share(&site, &mut reader);
     assert_eq!(environment(&site), before, "of a job that asked for nothing");
     power::lose_power(&mut site, &pair);

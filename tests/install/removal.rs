@@ -34,12 +34,13 @@ const LEFT_ON_NODE: [&str; 4] = [
     "/var/lib/pillion-agent",
     "/var/lib/pillion-setup",
 ];
-/// The plugin of 25.05: `follow_slurm`.
-const LEFT_ON_CONTROLLER: [&str; 5] = [
+/// The plugin of 25.05 is of `follow_slurm`, and the agent's folder of `share_one_host`.
+const LEFT_ON_CONTROLLER: [&str; 6] = [
     "/etc/slurm/job_submit.lua",
     "/usr/lib/pillion/pillion-24.11.so",
     "/usr/lib/pillion/pillion-25.05.so",
     "/var/lib/pillion",
+    "/var/lib/pillion-agent",
     "/var/lib/pillion-setup",
 ];
 /// Where anything of ours may be.
