@@ -109,6 +109,28 @@ fn everything_that_a_site_installs_is_packed() {
     assert!(count > 8, "only {count} files were found");
 }
 
+/// Each package with a program asks for the runtime of its compiler: by the name of its package with dpkg, and with RPM by that of the
+/// library, for what EL calls libgcc is libgcc_s1 on SLES.
+#[test]
+fn the_compilers_runtime_is_asked_for_by_a_name_that_every_distribution_has() {
+    let mut count = 0;
+    for entry in fs::read_dir(deploy("packages")).unwrap().flatten() {
+        let text = fs::read_to_string(entry.path()).unwrap();
+        if !entry.path().extension().is_some_and(|it| it == "yaml") || !text.contains("src: stage/bin/") {
+            continue;
+        }
+        count += 1;
+        let (of_deb, of_rpm) = text.split_once("overrides:\n  rpm:\n").unwrap();
+        let asks = |text: &str| -> Vec<String> {
+            let names = text.lines().filter_map(|line| line.trim().strip_prefix("- "));
+            names.filter(|it| it.starts_with("libgcc")).map(str::to_owned).collect()
+        };
+        assert_eq!(asks(of_deb), ["libgcc-s1"], "{}", entry.path().display());
+        assert_eq!(asks(of_rpm), ["libgcc_s.so.1()(64bit)"], "{}", entry.path().display());
+    }
+    assert_eq!(count, 4, "scheduler, agent, client and plugin");
+}
+
 /// Whatever Slurm names survives a removal, and no package enables or starts anything with dpkg.
 #[test]
 fn packages_ship_off() {
