@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Where Slurm's plugins lie: Debian and Ubuntu, EL and SLES, Slurm's own default, and sites that build it for themselves.
-pub const PLUGIN_FOLDERS: [&str; 8] = [
+pub const PLUGIN_FOLDERS: [&str; 9] = [
     "/usr/lib/x86_64-linux-gnu/slurm-wlm",
     "/usr/lib/aarch64-linux-gnu/slurm-wlm",
     "/usr/lib/x86_64-linux-gnu/slurm",
@@ -27,6 +27,7 @@ pub const PLUGIN_FOLDERS: [&str; 8] = [
     "/usr/lib/slurm",
     "/usr/local/lib/slurm",
     "/opt/slurm/lib/slurm",
+    "/opt/slurm/lib64/slurm",
 ];
 /// Plugins that every Slurm has, clients' included: they say which one it is.
 const TELLING: [&str; 3] = ["hash_k12.so", "select_cons_tres.so", "auth_munge.so"];
