@@ -44,8 +44,7 @@ pub(crate) fn lose_power(site: &mut Site, pair: &[String]) {
     site.wait_for_job(&waiting, "RUNNING");
     site.controller.types(&format!("scancel {waiting}")).unwrap();
     site.wait_for_job(&waiting, "CANCELLED");
-    let states = site.controller.types("sinfo -h -N -o '%N %t'").unwrap();
-    assert!(!states.contains("drain") && !states.contains("down"), "{states}");
+    site.no_node_is_lost();
 }
 
 /// The node of the pool loses its power under the pair. It comes up again without a hand, and Slurm starts both jobs once more, as it
@@ -76,8 +75,7 @@ pub(crate) fn node_loses_power(site: &mut Site, pair: &[String]) {
     assert_eq!(own, ["gres/shard:100", "gres/shard:100"], "as Slurm starts them without a decision");
     println!("both ran again {} s after the node had come up", begun.elapsed().as_secs());
     site.wait_for_agent();
-    let states = site.controller.types("sinfo -h -N -o '%N %t'").unwrap();
-    assert!(!states.contains("drain") && !states.contains("down"), "{states}");
+    site.no_node_is_lost();
     let said = site.machine("n1").types("systemctl --failed --no-legend --plain").unwrap();
     assert!(!said.contains("pillion"), "{said}");
 }

@@ -58,6 +58,5 @@ fn renewed(site: &Site, name: &str, pair: &[String], release: &str, line: &str) 
     for job in pair {
         assert_eq!(site.job(job, "JobState"), "RUNNING", "job {job} while {name} is renewed");
     }
-    let states = site.controller.types("sinfo -h -N -o '%N %t'").unwrap();
-    assert!(!states.contains("drain") && !states.contains("down"), "{states}");
+    site.no_node_is_lost();
 }

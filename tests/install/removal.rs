@@ -73,8 +73,7 @@ fn nothing_is_harmed(site: &Site, pair: &[String]) {
     for job in pair {
         assert_eq!(site.job(job, "JobState"), "RUNNING", "job {job}");
     }
-    let states = site.controller.types("sinfo -h -N -o '%N %t'").unwrap();
-    assert!(!states.contains("dr") && !states.contains("down"), "{states}");
+    site.no_node_is_lost();
 }
 
 /// The packages go while a pair runs: no job ends, no node drains, and what Slurm names is still there.

@@ -128,6 +128,12 @@ impl Site {
         .unwrap_or_else(|error| panic!("{error:?}\n{}", self.logs()));
     }
 
+    /// No node is drained or down; one with jobs that is being drained is `drng`.
+    pub(crate) fn no_node_is_lost(&self) {
+        let states = self.controller.types("sinfo -h -N -o '%N %t'").unwrap();
+        assert!(!["drain", "drng", "down"].iter().any(|state| states.contains(state)), "{states}");
+    }
+
     pub(crate) fn wait_until_active(&self) {
         wait_until("heartbeat of an active scheduler", SOON, || {
             Ok(self.controller.types("cat /run/pillion/heartbeat || true")?.contains("mode=active"))
