@@ -2,7 +2,7 @@
 //! while it cuts, holds, drains and fuses a GPU. Whatever it was about to do, the next agent adopts what is there; no tenant fails,
 //! and no instance is left over. The test sits between the agent and the simulated driver, and stops it there.
 
-use crate::instances::{SOON, cluster, finds_all_of_it, held, submit_alone, tenant};
+use super::instances::{SOON, cluster, finds_all_of_it, held, submit_alone, tenant};
 use pillion_core::SlurmJobId;
 use pillion_core::mig::Slot;
 use pillion_device::MigControl as _;

@@ -1,7 +1,7 @@
 //! Two jobs of one user in one instance of a GPU, by its MPS daemon, and another user's beside them, on real Slurm: through the death of
 //! the agent, the end of one of them, and the end of all while nobody of ours lives.
 
-use crate::instances::{SOON, cluster, finds_all_of_it, held_by, submit_alone, tenant};
+use super::instances::{SOON, cluster, finds_all_of_it, held_by, submit_alone, tenant};
 use pillion_core::mig::Slot;
 use pillion_core::share::Sharing;
 use pillion_core::{DeviceUuid, Fraction, Shards, SlurmJobId};

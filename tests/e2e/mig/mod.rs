@@ -1,0 +1,6 @@
+//! Devices that are cut into instances, on real Slurm: `tests/run slurm mig`.
+
+mod instance_deaths;
+mod instances;
+mod instances_shared;
+mod walls;
