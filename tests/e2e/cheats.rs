@@ -43,7 +43,7 @@ fn group_of(cluster: &Cluster, job: SlurmJobId) -> u64 {
 }
 
 /// Every reason in what was considered for a job, its own and those of its candidates.
-fn reasons_of(cluster: &Cluster, job: SlurmJobId) -> Vec<String> {
+pub(crate) fn reasons_of(cluster: &Cluster, job: SlurmJobId) -> Vec<String> {
     let arguments = ["explain", &job.to_string(), "--json"];
     let text = cluster.pillion_as("root", &arguments).unwrap().stdout().unwrap();
     let value: Value = serde_json::from_str(&text).unwrap();
