@@ -141,11 +141,23 @@ fn check(cluster: &Cluster, jobs: &[SlurmJobId]) {
         text.lines().filter(|line| line.starts_with("can read ")).map(str::to_owned).collect::<BTreeSet<_>>()
     };
     // Of three users the first has three instances, the others two; each has two files.
-    for (place, job) in jobs.iter().enumerate() {
-        let own = if place % USERS.len() == 0 { 6 } else { 4 };
-        assert_eq!(readable(job).len(), own, "job {job}: {:?}", readable(job));
+    let of_all: Vec<BTreeSet<String>> = jobs.iter().map(readable).collect();
+    for (place, (job, own)) in jobs.iter().zip(&of_all).enumerate() {
+        let count = if place % USERS.len() == 0 { 6 } else { 4 };
+        assert_eq!(own.len(), count, "job {job}: {own:?}");
     }
-    assert!(readable(&jobs[0]).is_disjoint(&readable(&jobs[1])));
+    for (place, of_other) in of_all.iter().enumerate() {
+        let strangers =
+            of_all[..place].iter().enumerate().filter(|(at, _)| at % USERS.len() != place % USERS.len());
+        for (at, own) in strangers {
+            assert!(
+                own.is_disjoint(of_other),
+                "jobs {} and {}: {own:?}, {of_other:?}",
+                jobs[at],
+                jobs[place]
+            );
+        }
+    }
 }
 
 #[test]
