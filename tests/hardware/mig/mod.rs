@@ -1,12 +1,14 @@
 //! A thousand times a device is cut, given to users, used and made whole again, over the library as an agent loads it. What is drawn
 //! stands with the seed (`SEED=.. tests/run hardware mig` draws others), and nothing may be left: no instance, no file that is a
-//! user's, no program, no open file of ours. Refusals are injected, and each is answered at once and with whom it is due to.
+//! user's, no program, no open file of ours. Refusals are injected, and each is answered at once and with whom it is due to; where nothing
+//! else is on the device, an agent whose instance it was tells that it is held, and by whom, before six seconds of its clock are over.
 
 mod held;
 mod node;
 
 use node::{Node, Program, destroy_in_the_end};
 use pillion_core::UserId;
+use pillion_core::health::FaultKind;
 use pillion_core::mig::{Geometry, Slot};
 use pillion_device::mechanism::mig::{Access, Instance, MigMode};
 use pillion_device::nvidia::Nvidia;
@@ -45,6 +47,8 @@ struct Seen {
     restarts: usize,
     half_made: usize,
     refusals: usize,
+    /// Those that an agent told of.
+    held: usize,
     slowest_refusal: Duration,
 }
 
@@ -75,14 +79,14 @@ fn mig_leaves_nothing_behind_and_names_who_is_in_the_way() {
 
 impl Seen {
     fn check(&self, model: &str) {
-        let Self { instances, tenants, restarts, half_made, refusals, slowest_refusal } = self;
+        let Self { instances, tenants, restarts, half_made, refusals, held, slowest_refusal } = self;
         println!(
             "{:14} {:36} read {instances} instances of {model}, {tenants} tenants, {restarts} agents, {half_made} half made, \
-             {refusals} refusals, the slowest after {slowest_refusal:?}",
+             {refusals} refusals, {held} of them told as held, the slowest after {slowest_refusal:?}",
             "mig", "cycles"
         );
         assert!(
-            [instances, tenants, restarts, half_made, refusals].iter().all(|count| **count > 20),
+            [instances, tenants, restarts, half_made, refusals, held].iter().all(|count| **count > 20),
             "{self:?}"
         );
     }
@@ -205,6 +209,9 @@ impl Bench {
         let named = holders.iter().find(|it| it.pid == holder);
         assert_eq!(named.map(|it| it.program.as_str()), Some("sleep"), "{title}: {holders:?}");
         assert!(took < AT_ONCE, "{title}: {took:?}");
+        if self.nvidia.layout(0).unwrap().instances.len() == 1 {
+            self.expect_held(instance, owner, holder, title);
+        }
         let there = self.nvidia.layout(0).unwrap().instances;
         assert!(there.iter().any(|it| it.gpu_instance_id == instance.gpu_instance_id), "{title}");
         let own = self.node.capability(instance.gpu_instance_id, None);
@@ -212,6 +219,18 @@ impl Bench {
         assert_eq!(access, Some((own, owner.0, 0o400)), "{title}: it is still his");
         self.seen.refusals += 1;
         self.seen.slowest_refusal = self.seen.slowest_refusal.max(took);
+    }
+
+    /// To an agent it may pass by itself at first, and then it is told of.
+    fn expect_held(&mut self, instance: &Instance, owner: UserId, holder: u32, title: &str) {
+        let (second, fault) =
+            held::told(&self.node, instance, owner).unwrap_or_else(|| panic!("{title}: nothing is told"));
+        assert!(second > 0, "{title}: at once: {fault}");
+        assert_eq!(fault.kind, FaultKind::Held, "{title}: {fault}");
+        let what = format!("{} is not given up; held by ", instance.slot);
+        let whom = format!("sleep (process {holder}, ");
+        assert!(fault.detail.starts_with(&what) && fault.detail.contains(&whom), "{title}: {fault}");
+        self.seen.held += 1;
     }
 
     /// An empty device is one that CUDA sees whole: an instance of all of it, or no MIG at all.
