@@ -205,22 +205,24 @@ fn unknown_workloads_and_those_who_owe_runs_have_the_whole_device() {
     }
 }
 
+/// What became of runs of `light` in instances of a size: it completed there, or ran out of memory so often.
+fn record(profile: &str, out_of_memory_count: u32, speed_fraction: Option<f64>) -> SliceRecord {
+    let profile = slot(&format!("{profile}@0")).profile;
+    SliceRecord {
+        workload: WorkloadKey::new("light"),
+        device_model: "h100".to_owned(),
+        profile,
+        memory_bytes: h100().size(profile).unwrap().memory_bytes,
+        completed_count: u32::from(out_of_memory_count == 0),
+        out_of_memory_count,
+        speed_count: 1,
+        speed_fraction,
+    }
+}
+
 /// What became of runs in instances goes before what is foretold: too slow in one, out of memory in another.
 #[test]
 fn what_was_seen_in_instances_counts_more_than_what_is_foretold() {
-    let record = |profile: &str, out_of_memory_count, speed_fraction| {
-        let profile = profile.parse().unwrap();
-        SliceRecord {
-            workload: WorkloadKey::new("light"),
-            device_model: "h100".to_owned(),
-            profile,
-            memory_bytes: h100().size(profile).unwrap().memory_bytes,
-            completed_count: u32::from(out_of_memory_count == 0),
-            out_of_memory_count,
-            speed_count: 1,
-            speed_fraction,
-        }
-    };
     let sizes = |records: Vec<SliceRecord>| {
         let mut waiting = view(vec![cuttable("g0", Mps)], strangers(1..=4, "light"));
         waiting.slices = records.into();
@@ -236,6 +238,24 @@ fn what_was_seen_in_instances_counts_more_than_what_is_foretold() {
     assert!(!full.contains(&"1g.10gb".to_owned()) && full.len() >= 3, "{full:?}");
     let full = sizes(vec![record("2g.20gb", 2, None)]);
     assert_eq!(full.len(), 2, "gone for good, with all below: {full:?}");
+}
+
+/// Half as much again as the largest part has is in no part: then he has all of a device, or waits for it.
+#[test]
+fn who_ran_out_of_memory_in_the_largest_part_has_the_whole_device() {
+    let plans = |device: DeviceView| {
+        ["2g.20gb", "4g.40gb"].map(|ran_out_in| {
+            let mut waiting = view(vec![device.clone()], strangers(1..=2, "light"));
+            waiting.slices = vec![record(ran_out_in, 1, None)].into();
+            with_walls(&waiting)
+        })
+    };
+    let [smaller, largest] = plans(cuttable("g0", Mps));
+    assert_eq!(slots(&smaller).len(), 2, "there are larger parts");
+    assert_eq!((groups(&largest), slots(&largest)), (vec![vec![1]], vec![]));
+    let [smaller, largest] = plans(cut("g0", vec![walled(50, "1g.10gb@6")]));
+    assert_eq!(slots(&smaller).len(), 1);
+    assert_eq!(groups(&largest), [[0_u32; 0]; 0]);
 }
 
 /// Users who let their jobs be started again, of a workload that held 15 GiB and has room in 2g.20gb.
