@@ -3,6 +3,9 @@ use crate::files::{NamedText, read_slices};
 
 const MISO: &str = include_str!("../../../../../tests/fixtures/miso/miso_mig_solo.csv");
 
+/// Never below one at a time, but for the last bits of sums.
+const NEVER_LOSES: f64 = 1.0 - 1e-9;
+
 fn a100() -> &'static Geometry {
     Geometry::of_model("a100-40").unwrap()
 }
@@ -26,13 +29,13 @@ fn on_measured_trainings_a_slice_chosen_by_speed_under_a_bound_never_loses() {
     for (mix, promise, throughput_min) in [
         (Mix::All, "2.5", 1.30),
         (Mix::Small, "2.5", 1.40),
-        (Mix::Heavy, "2.5", 0.999),
+        (Mix::Heavy, "2.5", NEVER_LOSES),
         (Mix::All, "1.67", 1.20),
         (Mix::Small, "1.67", 1.22),
-        (Mix::Heavy, "1.67", 0.999),
+        (Mix::Heavy, "1.67", NEVER_LOSES),
         (Mix::All, "1.25", 1.10),
         (Mix::Small, "1.25", 1.11),
-        (Mix::Heavy, "1.25", 0.999),
+        (Mix::Heavy, "1.25", NEVER_LOSES),
     ] {
         let score = score(&scores, mix, &format!("Pillion, promise {promise}"));
         assert!(score.throughput_ratio >= throughput_min, "{score:?}");
