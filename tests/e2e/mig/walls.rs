@@ -109,6 +109,9 @@ fn are_told_why(cluster: &Cluster, tenants: &[Tenant]) {
         let why = cluster.pillion_as(user, &["explain", &job.to_string()]).unwrap().stdout().unwrap();
         assert!(why.contains("own-instance"), "{why}");
     }
+    let all: Vec<String> = (0..tenants.len()).map(|start| format!("1g.10gb@{start}")).collect();
+    let nodes = cluster.pillion_as("root", &["nodes"]).unwrap().stdout().unwrap();
+    assert!(nodes.contains(&format!("n1 g0: cut for its tenants: {}\n", all.join(", "))), "{nodes}");
 }
 
 /// Lets the first outgrow its instance, and another that has not consented, where an instance of the next size could be; whoever else

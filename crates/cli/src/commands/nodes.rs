@@ -1,21 +1,38 @@
-//! `pillion nodes`: every device of every node, how it is, and where its metrics come from.
+//! `pillion nodes`: every device of every node, how it is, how it is cut, and where its metrics come from.
 
 use super::status::ask;
-use crate::client::Operator;
+use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
-use pillion_api::{AgentStatus, DeviceStatus, DrainedPlace, Fault, StatusResponse};
+use pillion_api::{
+    AgentStatus, ClusterNode, ClusterRequest, ClusterResponse, DeviceStatus, DrainedPlace, Fault,
+    StatusResponse,
+};
 use pillion_core::metric::MetricSource;
+use pillion_core::mig::Slot;
 use pillion_proto::v1::{MigInstance, MigPlacement};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// What of the scheduler's status tells of nodes.
+/// How many nodes are asked for at once.
+const NODES_AT_ONCE: u32 = 200;
+
+/// What of the scheduler's status tells of nodes, and how devices are cut for those who are on them.
 #[derive(Serialize)]
 struct Nodes {
     nodes: Vec<AgentStatus>,
     drains: Vec<DrainedPlace>,
+    cut: Vec<Cut>,
+}
+
+/// A device that its agent has cut.
+#[derive(Serialize)]
+struct Cut {
+    node: String,
+    gres_type: String,
+    /// The instances of its tenants, by their places; one that several share is one.
+    slots: Vec<String>,
 }
 
 /// Asks the scheduler.
@@ -23,13 +40,41 @@ struct Nodes {
 /// # Errors
 /// As [`crate::client::answer`].
 pub async fn fetch(client: &mut Operator) -> Result<Answer, CliError> {
-    Ok(show(ask(client).await?))
+    let status = ask(client).await?;
+    let cut = ask_cut(client).await?;
+    Ok(show(status, cut))
+}
+
+/// How devices are cut stands with their tenants.
+async fn ask_cut(client: &mut Operator) -> Result<Vec<Cut>, CliError> {
+    let (mut cut, mut offset) = (Vec::new(), 0_u32);
+    loop {
+        let request = ClusterRequest { offset, limit: NODES_AT_ONCE, ..ClusterRequest::default() };
+        let ClusterResponse { nodes, match_count, .. } = answer(client.cluster(request)).await?;
+        offset = offset.saturating_add(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
+        cut.extend(nodes.iter().flat_map(cut_devices));
+        if nodes.is_empty() || offset >= match_count {
+            return Ok(cut);
+        }
+    }
+}
+
+fn cut_devices(node: &ClusterNode) -> impl Iterator<Item = Cut> {
+    node.devices.iter().filter_map(|device| {
+        let slots = device.tenants.iter().filter_map(|tenant| tenant.mig_slot.as_ref()?.parse().ok());
+        let slots: BTreeSet<Slot> = slots.collect();
+        let mut slots: Vec<Slot> = slots.into_iter().collect();
+        slots.sort_by_key(|slot| slot.start);
+        let slots: Vec<String> = slots.iter().map(Slot::to_string).collect();
+        let (node, gres_type) = (node.node.clone(), device.gres_type.clone());
+        (!slots.is_empty()).then_some(Cut { node, gres_type, slots })
+    })
 }
 
 const COLUMNS: [&str; 9] =
     ["NODE", "AGENT", "DEVICE", "MODEL", ">MEMORY", "MECHANISM", "METRICS", "SINCE", "STATE"];
 
-fn show(StatusResponse { agents: nodes, drains, .. }: StatusResponse) -> Answer {
+fn show(StatusResponse { agents: nodes, drains, .. }: StatusResponse, cut: Vec<Cut>) -> Answer {
     let mut table = Table::new(&COLUMNS);
     for node in &nodes {
         let agent = if node.connected { "connected" } else { "not-responding" };
@@ -63,14 +108,23 @@ fn show(StatusResponse { agents: nodes, drains, .. }: StatusResponse) -> Answer 
     for drain in drains.iter().filter(|drain| !nodes.iter().any(|node| node.node == drain.node)) {
         table.push(without_devices(&drain.node, "", Some(drain), None));
     }
-    let instances = instance_lines(&nodes);
-    let mut answer = Answer::table(table, json::render(&Nodes { nodes, drains }));
-    answer.blocks.extend(instances.into_iter().map(Block::Line));
+    let lines: Vec<String> = cut_lines(&cut).into_iter().chain(instance_lines(&nodes)).collect();
+    let mut answer = Answer::table(table, json::render(&Nodes { nodes, drains, cut }));
+    answer.blocks.extend(lines.into_iter().map(Block::Line));
     answer
 }
 
+/// The devices that are cut for their tenants, for people. Who has which instance is shown with the tenants (`pillion top`).
+fn cut_lines(cut: &[Cut]) -> Vec<String> {
+    let line = |Cut { node, gres_type, slots }: &Cut| {
+        format!("{node} {gres_type}: cut for its tenants: {}", slots.join(", "))
+    };
+    let blank = (!cut.is_empty()).then(String::new);
+    blank.into_iter().chain(cut.iter().map(line)).collect()
+}
+
 /// The instances of each device with MIG enabled that are not its agent's, for people: whoever wonders why it is closed. They stand
-/// below the table, whose rows are devices. Who has an instance of the agent's is shown with its tenants (`pillion top`).
+/// below the table, whose rows are devices.
 fn instance_lines(nodes: &[AgentStatus]) -> Vec<String> {
     let mut lines = Vec::new();
     for (node, device) in nodes.iter().flat_map(|node| node.devices.iter().map(move |device| (node, device)))

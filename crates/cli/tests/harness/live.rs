@@ -2,10 +2,10 @@
 
 use super::{NOW, host, queue_job};
 use pillion_api::{
-    Activity, Event, EventsRequest, EventsResponse, ExplainResponse, IdleDevice, IdleRequest, IdleResponse,
-    Member, PolicyResponse, PolicyRule, QueueJob, RightsizeRequest, RightsizeResponse, Rightsizing,
-    ShadowBelief, ShadowCalibration, ShadowCount, ShadowRequest, ShadowResponse, TopCounts, TopDevice,
-    TopRequest, TopResponse,
+    Activity, ClusterDevice, ClusterNode, ClusterRequest, ClusterResponse, Event, EventsRequest,
+    EventsResponse, ExplainResponse, IdleDevice, IdleRequest, IdleResponse, Member, PolicyResponse,
+    PolicyRule, QueueJob, RightsizeRequest, RightsizeResponse, Rightsizing, ShadowBelief, ShadowCalibration,
+    ShadowCount, ShadowRequest, ShadowResponse, Tenant, TopCounts, TopDevice, TopRequest, TopResponse,
 };
 
 pub(super) fn policy() -> PolicyResponse {
@@ -216,9 +216,13 @@ pub(super) fn top(request: TopRequest) -> TopResponse {
         device_model: "h100".to_owned(),
         mechanism: "mps".to_owned(),
         memory_bytes: 80 << 30,
-        shards_used: if index == 0 { 100 } else { 0 },
+        shards_used: [100, 0, 56].get(index as usize).copied().unwrap_or(0),
         closed: (index == 3).then(|| "drained by root: fan noise".to_owned()),
-        tenants: if index == 0 { tenants() } else { Vec::new() },
+        tenants: match index {
+            0 => tenants(),
+            2 => tenants_of_instances(),
+            _ => Vec::new(),
+        },
         activity: (index == 0).then_some(Activity {
             sm_active_fraction: Some(0.73),
             gpu_busy_fraction: None,
@@ -229,7 +233,7 @@ pub(super) fn top(request: TopRequest) -> TopResponse {
     TopResponse {
         now_seconds: NOW,
         mode: "active".to_owned(),
-        counts: Some(TopCounts { devices: 8000, shared: 1, single: 0, idle: 7999, closed: 1 }),
+        counts: Some(TopCounts { devices: 8000, shared: 2, single: 0, idle: 7998, closed: 1 }),
         agent_count: 1000,
         agents_not_responding_count: 0,
         waiting_count: 2,
@@ -242,4 +246,48 @@ pub(super) fn top(request: TopRequest) -> TopResponse {
 fn tenants() -> Vec<Member> {
     let running = Member { state: "running".to_owned(), ..host() };
     vec![running, Member { state: "released".to_owned(), ..Member::default() }]
+}
+
+/// Two who have an instance each.
+fn tenants_of_instances() -> Vec<Member> {
+    let in_one = |job: &str, user: &str, slot: &str| Member {
+        job_id: Some(job.to_owned()),
+        user: Some(user.to_owned()),
+        state: "running".to_owned(),
+        cap_fraction: None,
+        mig_slot: Some(slot.to_owned()),
+        ..host()
+    };
+    vec![in_one("43", "bob", "3g.40gb@4"), in_one("45", "carol", "1g.10gb@0")]
+}
+
+/// As many nodes as are asked for of three hundred. The GPUs of two are cut: on the one two of bob's share an instance, and nobody says
+/// who is beside them; on the other, far behind, is somebody.
+pub(super) fn cluster(request: &ClusterRequest) -> ClusterResponse {
+    let in_one = |user: Option<&str>, slot: &str| Tenant {
+        user: user.map(str::to_owned),
+        mig_slot: Some(slot.to_owned()),
+        ..Tenant::default()
+    };
+    let bobs = in_one(Some("bob"), "3g.40gb@4");
+    let device = |gres_type: &str, tenants: Vec<Tenant>| ClusterDevice {
+        gres_type: gres_type.to_owned(),
+        tenants,
+        ..ClusterDevice::default()
+    };
+    let node = |number: u32| ClusterNode {
+        node: format!("n{number}"),
+        devices: match number {
+            1 => vec![
+                device("g0", vec![bobs.clone(), in_one(None, "1g.10gb@0"), bobs.clone()]),
+                device("g1", vec![Tenant::default()]),
+            ],
+            300 => vec![device("g0", vec![in_one(None, "2g.20gb@2")])],
+            _ => Vec::new(),
+        },
+        ..ClusterNode::default()
+    };
+    let ClusterRequest { offset, limit, .. } = request;
+    let numbers = (1..=300).skip(*offset as usize).take(*limit as usize);
+    ClusterResponse { match_count: 300, nodes: numbers.map(node).collect(), ..ClusterResponse::default() }
 }

@@ -447,8 +447,8 @@ impl OperatorService for Fixtures {
         }))
     }
 
-    async fn cluster(&self, _: Request<ClusterRequest>) -> Result<Response<ClusterResponse>, Status> {
-        Err(Status::unimplemented("only the web page asks it"))
+    async fn cluster(&self, request: Request<ClusterRequest>) -> Result<Response<ClusterResponse>, Status> {
+        Ok(Response::new(live::cluster(&request.into_inner())))
     }
 
     async fn heatmap(&self, _: Request<HeatmapRequest>) -> Result<Response<HeatmapResponse>, Status> {
