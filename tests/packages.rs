@@ -110,13 +110,13 @@ fn everything_that_a_site_installs_is_packed() {
 }
 
 /// Each package with a program asks for the runtime of its compiler: by the name of its package with dpkg, and with RPM by that of the
-/// library, for what EL calls libgcc is libgcc_s1 on SLES.
+/// library, for what EL calls `libgcc` is `libgcc_s1` on SLES.
 #[test]
 fn the_compilers_runtime_is_asked_for_by_a_name_that_every_distribution_has() {
     let mut count = 0;
     for entry in fs::read_dir(deploy("packages")).unwrap().flatten() {
         let text = fs::read_to_string(entry.path()).unwrap();
-        if !entry.path().extension().is_some_and(|it| it == "yaml") || !text.contains("src: stage/bin/") {
+        if entry.path().extension().is_none_or(|it| it != "yaml") || !text.contains("src: stage/bin/") {
             continue;
         }
         count += 1;

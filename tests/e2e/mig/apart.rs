@@ -69,7 +69,7 @@ fn who_wants_a_wall_waits_rather_than_share_with_a_stranger_and_is_told_why() {
     assert!(!are_one_sharing(&cluster, jobs));
     assert!(watched.together.is_empty(), "{watched:?}");
     let began = |at: usize| starts(&cluster, USERS[at], jobs[at])[0]["at"].parse::<f64>().unwrap();
-    let late = if began(0) < began(1) { 1 } else { 0 };
+    let late = usize::from(began(0) < began(1));
     let reasons = reasons_of(&cluster, jobs[late]);
     assert!(reasons.iter().any(|reason| reason == "needs-wall"), "{reasons:?}");
     let told = cluster.pillion_as(USERS[late], &["explain", &jobs[late].to_string()]).unwrap();

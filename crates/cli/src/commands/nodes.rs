@@ -20,7 +20,7 @@ const NODES_AT_ONCE: u32 = 200;
 
 /// What of the scheduler's status tells of nodes, and how devices are cut for those who are on them.
 #[derive(Serialize)]
-struct Nodes {
+struct Listing {
     nodes: Vec<AgentStatus>,
     drains: Vec<DrainedPlace>,
     cut: Vec<Cut>,
@@ -109,7 +109,7 @@ fn show(StatusResponse { agents: nodes, drains, .. }: StatusResponse, cut: Vec<C
         table.push(without_devices(&drain.node, "", Some(drain), None));
     }
     let lines: Vec<String> = cut_lines(&cut).into_iter().chain(instance_lines(&nodes)).collect();
-    let mut answer = Answer::table(table, json::render(&Nodes { nodes, drains, cut }));
+    let mut answer = Answer::table(table, json::render(&Listing { nodes, drains, cut }));
     answer.blocks.extend(lines.into_iter().map(Block::Line));
     answer
 }
