@@ -70,8 +70,15 @@ impl Site {
 
     pub(crate) fn wait_for_nodes(&self) {
         wait_for("nodes that have spoken", SOON, || {
-            let said = self.controller.types("sinfo -h -N -o '%N %t'").unwrap_or_default();
-            let is_up = said.contains("n1") && !said.contains("unk") && !said.contains(['*', '~']);
+            // Of one that is drained `sinfo` does not show whether it has: `UNKNOWN+DRAIN` does, which Slurm resumes nowhere.
+            let said = self
+                .controller
+                .types("sinfo -h -N -o '%N %t'; scontrol show node -o | grep -o ' State=[^ ]*'");
+            let said = said.unwrap_or_default();
+            let is_up = said.contains("n1")
+                && !said.contains("unk")
+                && !said.contains("UNKNOWN")
+                && !said.contains(['*', '~']);
             Ok(if is_up { Look::Ready(()) } else { Look::NotYet(said) })
         })
         .unwrap_or_else(|error| panic!("{error:?}\n{}", self.logs()));
