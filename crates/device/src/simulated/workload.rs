@@ -13,8 +13,9 @@ use std::sync::OnceLock;
 const GIB: f64 = 1_073_741_824.0;
 const MIB: f64 = 1_048_576.0;
 
-/// The catalogue's two files.
+/// The catalogue's three files.
 const GENERIC: &str = include_str!("../../data/workloads.toml");
+const MISO: &str = include_str!("../../data/miso.toml");
 const COSTA: &str = include_str!("../../data/costa2025.toml");
 
 /// One workload of the catalogue at one batch size.
@@ -199,6 +200,7 @@ pub fn catalogue() -> &'static [Workload] {
     CATALOGUE.get_or_init(|| {
         let mut workloads =
             parse_generic(GENERIC).expect("data/workloads.toml is part of the program and tested");
+        workloads.extend(parse_generic(MISO).expect("data/miso.toml is part of the program and tested"));
         workloads.extend(parse_costa(COSTA).expect("data/costa2025.toml is part of the program and tested"));
         workloads
     })

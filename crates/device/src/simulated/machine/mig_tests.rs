@@ -119,16 +119,35 @@ fn of_a_cut_device_no_utilization_is_told_and_a_destroy_waits_for_who_has_just_l
     assert!(machine.read(0, &mut mark).unwrap().metrics.get(Metric::SmActiveFraction).is_some());
 }
 
+/// Each training of MISO, alone in each size in which it was measured.
 #[test]
 fn where_a_workload_was_measured_in_a_size_it_goes_so_fast_there() {
+    let published = include_str!("../../../../../tests/fixtures/miso/miso_mig_solo.csv");
+    let places = [("2", "2g.10gb@0"), ("4", "4g.20gb@0"), ("7", "7g.40gb@0")];
+    let mut count = 0;
+    for line in published.lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let (work, slices) = (format!("miso-{}-{}", fields[0], fields[1]), fields[3]);
+        let told: f64 = fields[10].parse().unwrap();
+        let (_, place) = places.iter().find(|(own, _)| *own == slices).expect("a size of the set");
+        let mut machine = machine("a100-40");
+        let made = make(&mut machine, place);
+        let id = machine.attach(&request(&work, name(&made)), 7, UserId(1000)).unwrap();
+        let own = speed(&machine, id);
+        assert!((own - told).abs() < 1e-9, "{work} in {place}: {own}, measured {told}");
+        count += 1;
+    }
+    assert_eq!(count, 92, "all of the set");
+}
+
+#[test]
+fn where_it_was_not_measured_it_goes_by_its_demand() {
     let measured = workload::find("miso-bert-2", None).unwrap();
     let mut machine = machine("a100-40");
-    let made = make(&mut machine, "2g.10gb@0");
-    let id = machine.attach(&request("miso-bert-2", name(&made)), 7, UserId(1000)).unwrap();
-    assert!((speed(&machine, id) - measured.slice_speeds[&2]).abs() < 1e-9);
     let other = make(&mut machine, "1g.5gb@4");
-    let id = machine.attach(&request("miso-bert-2", name(&other)), 8, UserId(1000)).unwrap();
-    assert!(speed(&machine, id) < measured.slice_speeds[&2], "not measured there: by its demand");
+    let id = machine.attach(&request("miso-mobilenet-64", name(&other)), 8, UserId(1000)).unwrap();
+    let least = workload::find("miso-mobilenet-64", None).unwrap().slice_speeds[&2];
+    assert!(speed(&machine, id) < least && measured.slice_speeds.len() == 3);
 }
 
 fn daemon(pipe: &str) -> MpsSettings {
