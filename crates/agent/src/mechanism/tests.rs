@@ -132,6 +132,9 @@ impl MpsControl for Driver {
     fn instances(&mut self, _: u32) -> Result<Vec<pillion_core::DeviceUuid>, DeviceError> {
         Ok(Vec::new())
     }
+    fn sets(&mut self) -> Result<Vec<MpsPlace>, DeviceError> {
+        Ok(Vec::new())
+    }
 }
 
 impl CcsControl for Driver {

@@ -1,5 +1,5 @@
-//! NVIDIA's Multi-Process Service: one control daemon a device, or an instance of one (MIG), whose clients run side by side. Who runs
-//! the daemons is another matter (`crate::mps`).
+//! NVIDIA's Multi-Process Service: one control daemon a device, an instance of one (MIG), or a set of devices, whose clients run side by
+//! side. Who runs the daemons is another matter (`crate::mps`).
 
 use crate::DeviceError;
 use pillion_core::{DeviceUuid, Fraction, UserId};
@@ -10,29 +10,50 @@ use std::path::PathBuf;
 /// What one MPS control daemon serves.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MpsPlace {
-    /// The device.
+    /// The device, or the first of a set.
     pub index: u32,
     /// The instance of it (MIG) that is all that the daemon's clients see, by the name of its compute instance; absent: the device is
     /// whole.
     pub instance: Option<DeviceUuid>,
+    /// The other devices of a set, in the order in which its clients see them. A client reaches one daemon, so whoever uses several
+    /// devices beside others needs one that serves all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<u32>,
 }
 
 impl MpsPlace {
     /// A device that is not cut.
     pub const fn device(index: u32) -> Self {
-        Self { index, instance: None }
+        Self { index, instance: None, beside: Vec::new() }
+    }
+
+    /// Devices that one daemon serves together, none of them cut: the first, and the others in the order in which clients see them.
+    pub const fn set(index: u32, beside: Vec<u32>) -> Self {
+        Self { index, instance: None, beside }
     }
 
     /// An instance of a device.
     pub const fn instance(index: u32, instance: DeviceUuid) -> Self {
-        Self { index, instance: Some(instance) }
+        Self { index, instance: Some(instance), beside: Vec::new() }
+    }
+
+    /// All its devices, the first one first.
+    pub fn indexes(&self) -> impl Iterator<Item = u32> + Clone {
+        std::iter::once(self.index).chain(self.beside.iter().copied())
+    }
+
+    /// Whether daemons of both would serve one device where one of them serves a set: each would hold clients there to its own
+    /// limits, and neither could close it to all but its own server.
+    pub fn collides_with(&self, other: &Self) -> bool {
+        let has_set = !self.beside.is_empty() || !other.beside.is_empty();
+        has_set && self != other && self.indexes().any(|index| other.indexes().any(|theirs| theirs == index))
     }
 }
 
 /// How one MPS control daemon is to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MpsSettings {
-    /// `CUDA_MPS_PIPE_DIRECTORY` of the daemon and of all its clients; one directory a device.
+    /// `CUDA_MPS_PIPE_DIRECTORY` of the daemon and of all its clients; one directory a place.
     pub pipe_directory: PathBuf,
     /// `CUDA_MPS_LOG_DIRECTORY` of the daemon.
     pub log_directory: PathBuf,
@@ -48,7 +69,7 @@ pub struct MpsSettings {
     /// The most compute units of each client, whatever its environment says; a client can only lower it. It may change while
     /// the daemon runs; clients that are there keep what they came under.
     pub cap_default: Option<Fraction>,
-    /// The same for the device memory of each client process; `None`: nothing is said of it.
+    /// The same for the memory of each client process, of each device; `None`: nothing is said of it.
     pub memory_limit_bytes_default: Option<u64>,
 }
 
@@ -97,7 +118,7 @@ pub struct MpsStatus {
     pub client_pids: Vec<u32>,
 }
 
-/// Runs the MPS control daemons of a node's devices, and of their instances.
+/// Runs the MPS control daemons of a node's devices, of their instances, and of sets of them.
 pub trait MpsControl {
     /// Starts the control daemon of one place, as root. One that runs is told the limits of these settings, and their users
     /// are let in; with the same settings again nothing is done.
@@ -105,7 +126,7 @@ pub trait MpsControl {
     /// # Errors
     /// [`DeviceError::Unsupported`] where MPS cannot do what is asked, [`DeviceError::Refused`] if not root, and
     /// [`DeviceError::Busy`] if a daemon runs with other settings, is in [`MpsState::Fault`], or died and clients of it
-    /// still run; in an instance also [`DeviceError::Refused`] if the device has none of that name.
+    /// still run, or if one of another place serves one of these devices; in an instance also [`DeviceError::Refused`] if the device has none of that name.
     fn prepare(&mut self, place: &MpsPlace, settings: &MpsSettings) -> Result<(), DeviceError>;
 
     /// Stops the control daemon of one place; nothing to do is success. Running clients are never ended by it.
@@ -159,4 +180,10 @@ pub trait MpsControl {
     /// # Errors
     /// As `Backend::read`.
     fn instances(&mut self, index: u32) -> Result<Vec<DeviceUuid>, DeviceError>;
+
+    /// The sets of devices that have a control daemon, or of which something of one is left.
+    ///
+    /// # Errors
+    /// As `Backend::read`.
+    fn sets(&mut self) -> Result<Vec<MpsPlace>, DeviceError>;
 }

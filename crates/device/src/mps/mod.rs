@@ -88,7 +88,7 @@ impl MpsDaemons {
             // Its device may have another index now.
             if let Some((index, _)) = devices.iter().find(|(_, device)| **device == daemon.record.device) {
                 let instance = daemon.record.instance.clone();
-                daemons.insert(MpsPlace { index: *index, instance }, daemon);
+                daemons.insert(MpsPlace { index: *index, instance, beside: Vec::new() }, daemon);
             }
         }
         let told =
@@ -231,6 +231,10 @@ impl MpsControl for MpsDaemons {
     fn prepare(&mut self, place: &MpsPlace, settings: &MpsSettings) -> Result<(), DeviceError> {
         let index = place.index;
         let device = self.allowed(index)?.clone();
+        if !place.beside.is_empty() {
+            let reason = "one MPS daemon of several devices is not started".to_owned();
+            return Err(DeviceError::Unsupported { index, reason });
+        }
         self.check(place)?;
         let binary = self.control_binary.clone();
         let control = Control { binary: &binary, index };
@@ -351,5 +355,9 @@ impl MpsControl for MpsDaemons {
         let ran = ran.filter_map(|place| place.instance.clone());
         let left = self.records_of(device).filter_map(|record| record.instance);
         Ok(ran.chain(left).collect::<BTreeSet<_>>().into_iter().collect())
+    }
+
+    fn sets(&mut self) -> Result<Vec<MpsPlace>, DeviceError> {
+        Ok(Vec::new())
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct Record {
 impl Record {
     /// Of a daemon that is to be started.
     pub(super) fn new(place: &MpsPlace, device: DeviceUuid, settings: MpsSettings) -> Self {
-        let MpsPlace { index, instance } = place.clone();
+        let MpsPlace { index, instance, .. } = place.clone();
         Self {
             index,
             device,
@@ -66,7 +66,7 @@ impl Record {
 
     /// What it serves.
     pub(super) fn place(&self) -> MpsPlace {
-        MpsPlace { index: self.index, instance: self.instance.clone() }
+        MpsPlace { index: self.index, instance: self.instance.clone(), beside: Vec::new() }
     }
 
     /// What its clients see, by the only name that no other has.

@@ -1,6 +1,6 @@
 //! One process on a simulated device.
 
-use super::driver::{Access, ClientError, Environment};
+use super::driver::{Access, ClientError, Environment, PinnedLimit};
 use super::limits::Limits;
 use super::workload::Placed;
 use pillion_core::UserId;
@@ -165,8 +165,12 @@ impl Client {
 
     /// The most memory of an MPS client: its own limit or its server's, whichever is less.
     pub(super) fn memory_bytes_max(&self) -> Option<u64> {
-        let Access::Mps { memory_limit_bytes, .. } = self.access else { return None };
-        memory_limit_bytes.into_iter().chain(self.mps_limits.memory_bytes).min()
+        let Access::Mps { memory_limit, .. } = self.access else { return None };
+        match memory_limit {
+            PinnedLimit::Dropped => None,
+            PinnedLimit::Absent => self.mps_limits.memory_bytes,
+            PinnedLimit::Bytes(own) => Some(self.mps_limits.memory_bytes.map_or(own, |all| all.min(own))),
+        }
     }
 
     /// Ends it: its memory is free, its speed is none.

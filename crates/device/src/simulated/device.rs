@@ -2,12 +2,11 @@
 
 use super::client::{Client, Phase, Tenant};
 use super::contention::{Seat, Settled, Use, evaluate};
-use super::driver::{Access, ClientError, Slot};
+use super::driver::{Access, ClientError, Pipe, Slot};
 use super::hardware::Hardware;
 use super::meter::{Activity, Totals};
 use super::mig::{Division, slice};
 use super::mps::Daemon;
-use crate::MpsStatus;
 use crate::mps::ComputeMode;
 use pillion_core::device::DeviceDescription;
 use pillion_core::{Fraction, UserId};
@@ -85,22 +84,13 @@ impl Device {
             instances,
             index: self.index(),
             uuid: self.description.uuid.clone(),
-            mps_pipes: self
-                .daemons
-                .iter()
-                .map(|(instance, daemon)| (*instance, daemon.settings.pipe_directory.clone()))
-                .collect(),
+            mps_pipes: self.daemons.iter().map(|(instance, daemon)| self.pipe(*instance, daemon)).collect(),
         }
     }
 
-    /// The state of an MPS daemon of it. `clients`: those of this device.
-    pub(super) fn mps_status<'a>(
-        &self,
-        instance: Option<u32>,
-        clients: impl Iterator<Item = &'a Client>,
-    ) -> Option<MpsStatus> {
-        let own = clients.filter(|client| client.is_mps() && client.instance == instance);
-        self.daemons.get(&instance).map(|daemon| daemon.status(own))
+    fn pipe(&self, instance: Option<u32>, daemon: &Daemon) -> Pipe {
+        let order = daemon.devices.iter().position(|index| *index == self.index()).unwrap_or_default();
+        Pipe { instance, directory: daemon.settings.pipe_directory.clone(), order }
     }
 
     /// Whether a new process may open it in this way at all. `others`: the processes of this device.
@@ -226,8 +216,8 @@ impl Device {
         activity
     }
 
-    /// Why a client that came last may not start yet, if so. `others`: the clients of this device (`mode_peers` for CCS:
-    /// of all devices that must agree with it).
+    /// Why a client that came last may not start yet, if so. `others`: the clients of this device, and of those that its MPS daemon
+    /// serves besides (`mode_peers` for CCS: of all devices that must agree with it).
     pub(super) fn must_wait<'a>(
         &self,
         client: &Client,

@@ -93,6 +93,16 @@ pub enum ClientError {
     },
 }
 
+/// Where an MPS control daemon of a device and its clients meet.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Pipe {
+    /// The number of the GPU instance that it serves, if one.
+    pub instance: Option<u32>,
+    pub directory: PathBuf,
+    /// Which of the daemon's devices this is: clients see them in that order.
+    pub order: usize,
+}
+
 /// A device as the driver library finds it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Slot {
@@ -100,13 +110,20 @@ pub(super) struct Slot {
     pub index: u32,
     /// Its UUID, by which a limit may name it.
     pub uuid: DeviceUuid,
-    /// The pipe directories of the MPS control daemons that run: of the device, or of its GPU instances by number.
-    pub mps_pipes: Vec<(Option<u32>, PathBuf)>,
+    /// Those of the MPS control daemons that run: of the device, or of its GPU instances.
+    pub mps_pipes: Vec<Pipe>,
     /// With MIG on, its instances that the process may open, each with the number of its GPU instance.
     pub instances: Option<Vec<(DeviceUuid, u32)>>,
 }
 
 impl Slot {
+    /// As a client of the daemon at this pipe directory sees it, and in which place, if that daemon serves it.
+    fn served_at(&self, pipe_directory: &str) -> Option<(usize, Self)> {
+        let pipe_directory = Path::new(pipe_directory);
+        let is_its = |pipe: &&Pipe| pipe.directory.components().eq(pipe_directory.components());
+        self.mps_pipes.iter().find(is_its).map(|pipe| (pipe.order, self.served(pipe.instance)))
+    }
+
     /// As a client of the daemon of one of its instances sees it; of the device's own daemon: as it is.
     fn served(&self, instance: Option<u32>) -> Self {
         let of_daemon = |instances: &Vec<(DeviceUuid, u32)>| -> Vec<(DeviceUuid, u32)> {
@@ -145,13 +162,24 @@ pub(super) enum Access {
         /// `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` / 100.
         cap: Option<f64>,
         /// What `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT` says of this device.
-        memory_limit_bytes: Option<u64>,
+        memory_limit: PinnedLimit,
     },
     /// With the card in this CCS mode.
     Ccs {
         /// 1, 2 or 4.
         mode: u8,
     },
+}
+
+/// What a client's own variable makes of the limits of its device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PinnedLimit {
+    /// It says nothing of the device: the server's holds.
+    Absent,
+    /// Its own, or the server's if that is less.
+    Bytes(u64),
+    /// It names a GPU that the process does not see, and then none holds, the server's neither (NVIDIA, MPS r615).
+    Dropped,
 }
 
 /// Finds the device of a process.
@@ -181,12 +209,12 @@ fn in_cgroup<'a>(environment: &Environment, slots: &'a [Slot]) -> Vec<&'a Slot> 
 
 fn cuda(environment: &Environment, slots: &[&Slot]) -> Result<Claim, ClientError> {
     let pipe = environment.get("CUDA_MPS_PIPE_DIRECTORY").map_or(MPS_PIPE_DIRECTORY_DEFAULT, String::as_str);
-    let served = slots.iter().find_map(|slot| {
-        let is_its = |daemon: &Path| daemon.components().eq(Path::new(pipe).components());
-        slot.mps_pipes.iter().find(|(_, daemon)| is_its(daemon)).map(|(instance, _)| slot.served(*instance))
-    });
-    // A control daemon of one device, or of one instance, shows its clients that only, as number 0.
-    let seen: Vec<&Slot> = served.as_ref().map_or_else(|| slots.to_vec(), |slot| vec![slot]);
+    let mut served: Vec<(usize, Slot)> = slots.iter().filter_map(|slot| slot.served_at(pipe)).collect();
+    // A control daemon shows its clients what it serves only, numbered from 0.
+    served.sort_by_key(|(order, _)| *order);
+    let is_client = !served.is_empty();
+    let seen: Vec<&Slot> =
+        if is_client { served.iter().map(|(_, slot)| slot).collect() } else { slots.to_vec() };
     let visible = cuda_visible(environment.get("CUDA_VISIBLE_DEVICES").map(String::as_str), &seen);
     let Some((device, instance)) = visible.first().copied() else {
         return Err(ClientError::NoDevice {
@@ -198,14 +226,15 @@ fn cuda(environment: &Environment, slots: &[&Slot]) -> Result<Claim, ClientError
             ),
         });
     };
-    if served.is_none() {
+    if !is_client {
         return Ok(Claim { index: device.index, instance, access: Access::Plain });
     }
     let cap =
         environment.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE").map(|text| percentage(text)).transpose()?;
     let limits = environment.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
-    let memory_limit_bytes = limits.map(|text| memory_limit(text, device)).transpose()?.flatten();
-    Ok(Claim { index: device.index, instance, access: Access::Mps { cap, memory_limit_bytes } })
+    let memory_limit =
+        limits.map_or(Ok(PinnedLimit::Absent), |text| memory_limit(text, device.index, &visible))?;
+    Ok(Claim { index: device.index, instance, access: Access::Mps { cap, memory_limit } })
 }
 
 /// A device as a process sees it, and the GPU instance that is all that it sees of it.
@@ -256,14 +285,15 @@ fn percentage(text: &str) -> Result<f64, ClientError> {
     })
 }
 
-/// The limit for `device` in a list such as `0=8G,GPU-..=512M`; `None` if it names other devices only.
-fn memory_limit(text: &str, device: &Slot) -> Result<Option<u64>, ClientError> {
+/// The limit for the device with this index in a list such as `0=8G,GPU-..=512M`. `visible`: what the process sees, in its numbers.
+fn memory_limit(text: &str, index: u32, visible: &[Seen<'_>]) -> Result<PinnedLimit, ClientError> {
     let invalid = || ClientError::Initialization {
         reason: format!(
             "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT='{text}' is not a list of limits; write 0=8G or 0=512M"
         ),
     };
-    let mut limit = None;
+    let mut limit = PinnedLimit::Absent;
+    let mut is_dropped = false;
     for entry in text.split(',') {
         let (name, size) = entry.trim().split_once('=').ok_or_else(invalid)?;
         let size = size.strip_suffix('B').unwrap_or(size);
@@ -274,12 +304,17 @@ fn memory_limit(text: &str, device: &Slot) -> Result<Option<u64>, ClientError> {
         };
         let bytes =
             digits.parse::<u64>().ok().and_then(|count| count.checked_mul(1 << shift)).ok_or_else(invalid)?;
-        // An MPS client of a daemon of one device sees it as number 0.
-        if name == "0" || name == device.uuid.as_str() {
-            limit = Some(bytes);
+        let named = match name.parse::<usize>() {
+            Ok(number) => visible.get(number),
+            Err(_) => visible.iter().find(|(slot, _)| slot.uuid.as_str() == name),
+        };
+        match named {
+            Some((slot, _)) if slot.index == index => limit = PinnedLimit::Bytes(bytes),
+            Some(_) => {}
+            None => is_dropped = true,
         }
     }
-    Ok(limit)
+    Ok(if is_dropped { PinnedLimit::Dropped } else { limit })
 }
 
 fn level_zero(environment: &Environment, slots: &[&Slot]) -> Result<Claim, ClientError> {

@@ -98,6 +98,10 @@ impl MpsControl for InProcess {
     fn instances(&mut self, index: u32) -> Result<Vec<DeviceUuid>, DeviceError> {
         self.machine().mps_instances(index)
     }
+
+    fn sets(&mut self) -> Result<Vec<MpsPlace>, DeviceError> {
+        Ok(self.machine().mps_sets())
+    }
 }
 
 impl CcsControl for InProcess {

@@ -17,7 +17,7 @@ use crate::DeviceError;
 use crate::mps::ComputeMode;
 use pillion_core::UserId;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Mechanism, Reading};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 mod mig;
@@ -151,7 +151,8 @@ impl Machine {
     /// Somebody came to, left or ended on a device: let in who waited, and divide anew.
     fn change(&mut self, index: u32) {
         self.settle_mps(index);
-        let scope = self.agreeing(index);
+        let mut scope: BTreeSet<u32> = self.agreeing(index).collect();
+        scope.extend(self.served_with(index));
         let waiting: Vec<ClientId> = self
             .clients
             .values()
@@ -174,7 +175,9 @@ impl Machine {
         let device = self.device_of(client);
         let scope = self.agreeing(client.index);
         let peers = self.clients.values().filter(|other| scope.contains(&other.index));
-        if device.must_wait(client, self.on(client.index), peers) {
+        let served = self.daemon_devices((client.index, client.instance));
+        let beside = served.iter().flat_map(|index| self.on(*index));
+        if device.must_wait(client, beside, peers) {
             return;
         }
         self.begin_mps_server(id);
@@ -440,5 +443,7 @@ impl Machine {
 
 #[cfg(test)]
 mod mig_tests;
+#[cfg(test)]
+mod set_tests;
 #[cfg(test)]
 mod tests;

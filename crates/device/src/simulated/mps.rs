@@ -1,8 +1,8 @@
-//! The MPS control daemon of one simulated device and its server: whom it serves, under which limits, and its faults.
+//! The MPS control daemon of one simulated device, or of several, and its server: whom it serves, under which limits, and its faults.
 
 use super::client::{Client, Phase};
 use super::limits::Limits;
-use crate::{MpsSettings, MpsState, MpsStatus};
+use crate::{MpsPlace, MpsSettings, MpsState, MpsStatus};
 use pillion_core::UserId;
 
 /// A server outlives its clients, until another user's come.
@@ -12,10 +12,12 @@ struct Server {
     limits: Limits,
 }
 
-/// A control daemon.
+/// A control daemon. One of several devices stands on each of them, in the same state.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Daemon {
     pub(super) settings: MpsSettings,
+    /// The devices that it serves, in the order in which its clients see them.
+    pub(super) devices: Vec<u32>,
     /// The process that plays it, if one does: the daemon dies with it.
     pub(super) served_by: Option<u32>,
     /// Of the next server; the one that runs keeps its own.
@@ -25,9 +27,14 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    pub(super) fn new(settings: MpsSettings, served_by: Option<u32>) -> Self {
-        let defaults = Limits::of(&settings);
-        Self { settings, served_by, defaults, server: None, is_faulted: false }
+    pub(super) fn new(settings: MpsSettings, place: &MpsPlace, served_by: Option<u32>) -> Self {
+        let (defaults, devices) = (Limits::of(&settings), place.indexes().collect());
+        Self { settings, devices, served_by, defaults, server: None, is_faulted: false }
+    }
+
+    /// Whether it is the daemon of this place, and not one that serves other devices besides.
+    pub(super) fn is_of(&self, place: &MpsPlace) -> bool {
+        place.indexes().eq(self.devices.iter().copied())
     }
 
     /// What a client that comes now is held to.
@@ -92,14 +99,18 @@ impl Daemon {
 
     /// `clients`: its own.
     pub(super) fn status<'a>(&self, clients: impl Iterator<Item = &'a Client>) -> MpsStatus {
+        let mut client_pids = Vec::new();
+        for client in clients.filter(|client| self.is_connected(client)) {
+            // A process that uses several of its devices is one client.
+            if !client_pids.contains(&client.pid) {
+                client_pids.push(client.pid);
+            }
+        }
         MpsStatus {
             settings: self.settings.clone(),
             state: if self.is_faulted { MpsState::Fault } else { MpsState::Up },
             server_uid: self.server.map(|server| server.uid),
-            client_pids: clients
-                .filter(|client| self.is_connected(client))
-                .map(|client| client.pid)
-                .collect(),
+            client_pids,
         }
     }
 }

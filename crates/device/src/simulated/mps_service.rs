@@ -1,4 +1,4 @@
-//! A process that plays the MPS control daemon of one device, or of one instance: for a double of NVIDIA's own. The daemon is there
+//! A process that plays the MPS control daemon of one device, of one instance or of several devices: for a double of NVIDIA's own. The daemon is there
 //! for as long as this value lives, and takes its clients along.
 
 use super::remote::{AGENT_DEADLINE, Line, unexpected};
@@ -40,16 +40,16 @@ impl MpsService {
         }
     }
 
-    /// Holds the clients of the next server to these limits.
+    /// Holds the clients of the next server to these limits; of memory each device in the daemon's order has its own.
     ///
     /// # Errors
     /// As [`MpsService::status`].
     pub fn set_defaults(
         &mut self,
         cap: Option<Fraction>,
-        memory_limit_bytes: Option<u64>,
+        memory_limits_bytes: Vec<Option<u64>>,
     ) -> Result<(), DeviceError> {
-        self.line.done(&Request::SetMpsDefaults { cap, memory_limit_bytes })
+        self.line.done(&Request::SetMpsDefaults { cap, memory_limits_bytes })
     }
 
     /// Holds the next clients of the server that runs to these limits.
@@ -59,9 +59,9 @@ impl MpsService {
     pub fn set_server_limits(
         &mut self,
         cap: Option<Fraction>,
-        memory_limit_bytes: Option<u64>,
+        memory_limits_bytes: Vec<Option<u64>>,
     ) -> Result<(), DeviceError> {
-        self.line.done(&Request::SetMpsServerLimits { cap, memory_limit_bytes })
+        self.line.done(&Request::SetMpsServerLimits { cap, memory_limits_bytes })
     }
 
     /// The server process has died, and ends its clients with it.

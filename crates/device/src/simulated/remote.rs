@@ -234,6 +234,13 @@ impl MpsControl for Simulated {
             other => unexpected(&other),
         }
     }
+
+    fn sets(&mut self) -> Result<Vec<MpsPlace>, DeviceError> {
+        match self.line.ask(&Request::MpsSets)? {
+            Reply::MpsSets(sets) => Ok(sets),
+            other => unexpected(&other),
+        }
+    }
 }
 
 impl CcsControl for Simulated {

@@ -211,6 +211,7 @@ fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
         Request::StopMps { place } => done(machine.stop_mps(peer.uid, &place)),
         Request::Mps { place } => machine.mps(&place).map(Reply::Mps),
         Request::MpsInstances { index } => machine.mps_instances(index).map(Reply::MpsInstances),
+        Request::MpsSets => Ok(Reply::MpsSets(machine.mps_sets())),
         Request::TerminateMpsClient { place, pid } => {
             done(machine.terminate_mps_client(peer.uid, &place, pid))
         }
@@ -221,11 +222,11 @@ fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
             let served = machine.serve_mps(peer.uid, peer.pid, &place, settings);
             done(served.inspect(|()| peer.serves_mps_of = Some(place)))
         }
-        Request::SetMpsDefaults { cap, memory_limit_bytes } => {
-            of_its_daemon(peer, |place| machine.set_mps_defaults(place, cap, memory_limit_bytes))
+        Request::SetMpsDefaults { cap, memory_limits_bytes } => {
+            of_its_daemon(peer, |place| machine.set_mps_defaults(place, cap, &memory_limits_bytes))
         }
-        Request::SetMpsServerLimits { cap, memory_limit_bytes } => {
-            of_its_daemon(peer, |place| machine.set_mps_server_limits(place, cap, memory_limit_bytes))
+        Request::SetMpsServerLimits { cap, memory_limits_bytes } => {
+            of_its_daemon(peer, |place| machine.set_mps_server_limits(place, cap, &memory_limits_bytes))
         }
         Request::MpsServerDied => of_its_daemon(peer, |place| machine.mps_server_died(place)),
         Request::FaultMps { place } => done(machine.fault_mps(peer.uid, &place)),

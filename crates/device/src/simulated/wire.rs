@@ -41,6 +41,8 @@ pub(super) enum Request {
     MpsInstances {
         index: u32,
     },
+    /// The sets of devices that have one.
+    MpsSets,
     TerminateMpsClient {
         place: MpsPlace,
         pid: u32,
@@ -53,12 +55,12 @@ pub(super) enum Request {
     /// What this connection's daemon holds the clients of its next server to.
     SetMpsDefaults {
         cap: Option<Fraction>,
-        memory_limit_bytes: Option<u64>,
+        memory_limits_bytes: Vec<Option<u64>>,
     },
     /// What the server of this connection's daemon holds its next clients to.
     SetMpsServerLimits {
         cap: Option<Fraction>,
-        memory_limit_bytes: Option<u64>,
+        memory_limits_bytes: Vec<Option<u64>>,
     },
     /// The server of this connection's daemon has died.
     MpsServerDied,
@@ -142,6 +144,7 @@ pub(super) enum Reply {
     Processes(Vec<DeviceProcess>),
     Mps(Option<MpsStatus>),
     MpsInstances(Vec<DeviceUuid>),
+    MpsSets(Vec<MpsPlace>),
     CcsMode(Option<u8>),
     MigGeometry(Geometry),
     MigNeedsReset(bool),

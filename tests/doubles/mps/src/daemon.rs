@@ -1,4 +1,5 @@
-//! The control daemon: the MPS daemon of a device, or of one MIG instance, for as long as it runs, with one server process at most.
+//! The control daemon: the MPS daemon of a device, of one MIG instance or of several devices, for as long as it runs, with one server
+//! process at most.
 
 use crate::commands::{self, Client, Command};
 use crate::files::Files;
@@ -23,17 +24,17 @@ const INITIALIZING: Duration = Duration::from_millis(150);
 /// The compute units of every device that it plays: an H100's.
 const COMPUTE_UNITS: u32 = 132;
 
-/// The number of the one device that it serves.
-const ORDINAL: u32 = 0;
-
 struct Server {
     process: Child,
     uid: UserId,
     started: Instant,
     /// What it holds its next clients to: the daemon's defaults of when it was started, until it is told otherwise.
     percentage: f64,
-    memory_limit_bytes: Option<u64>,
+    memory_limits_bytes: MemoryLimits,
 }
+
+/// By the numbers of devices, in which its clients see them.
+type MemoryLimits = BTreeMap<u32, u64>;
 
 impl Server {
     fn is_initializing(&self) -> bool {
@@ -43,7 +44,7 @@ impl Server {
 }
 
 struct Daemon {
-    device: DeviceUuid,
+    devices: Vec<DeviceUuid>,
     service: MpsService,
     server: Option<Server>,
     /// For whom a server was asked for by name: it is there without a client until another user's is wanted.
@@ -51,8 +52,8 @@ struct Daemon {
     /// Of the first of its servers that ended by itself with a failure, the exit status: the daemon's own in the end.
     failure: Option<u8>,
     percentage: f64,
-    /// By the numbers of devices, of which it serves the first.
-    memory_limits_bytes: BTreeMap<u32, u64>,
+    /// It takes limits of more devices than it serves.
+    memory_limits_bytes: MemoryLimits,
     /// Of a release that knows of static partitions; they are there where it was started for them.
     has_partitions: bool,
     partitions: Option<Partitions>,
@@ -87,13 +88,17 @@ pub fn serve(options: Options) -> Result<u8, String> {
         cap_default: None,
         memory_limit_bytes_default: None,
     };
-    let (place, device) = served()?;
+    let (place, devices) = served()?;
     let service = MpsService::open(driver_socket(), place, settings).map_err(|error| error.to_string())?;
     let partitions = options.partitions && variable("MPS_DOUBLE_WITHOUT_PARTITIONS").is_none();
+    let only = devices.first().filter(|_| devices.len() == 1);
+    if partitions && only.is_none() {
+        return Err("the double parts no more than one device".to_owned());
+    }
     let mut daemon = Daemon {
-        partitions: partitions.then(|| Partitions::new(device.as_str(), COMPUTE_UNITS)),
+        partitions: only.filter(|_| partitions).map(|only| Partitions::new(only.as_str(), COMPUTE_UNITS)),
         has_partitions: crate::knows_partitions(),
-        device,
+        devices,
         service,
         server: None,
         asked_for: None,
@@ -119,21 +124,25 @@ pub(crate) fn milliseconds(name: &str) -> Duration {
     Duration::from_millis(variable(name).and_then(|value| value.parse().ok()).unwrap_or_default())
 }
 
-/// The one device, or the one MIG instance, that `CUDA_VISIBLE_DEVICES` names by its UUID: this double serves no list. The real one takes
-/// both (NVIDIA, MIG User Guide, "CUDA MPS with MIG": `CUDA_VISIBLE_DEVICES=MIG-..` of the control daemon).
-fn served() -> Result<(MpsPlace, DeviceUuid), String> {
+/// The devices, or the one MIG instance, that `CUDA_VISIBLE_DEVICES` names by their UUIDs: this double takes no numbers, and no list
+/// of instances. The real one takes both (NVIDIA, MIG User Guide, "CUDA MPS with MIG": `CUDA_VISIBLE_DEVICES=MIG-..` of the control
+/// daemon). A list that ends early, as CUDA reads one with a name that nobody has, is refused.
+fn served() -> Result<(MpsPlace, Vec<DeviceUuid>), String> {
     let given = variable("CUDA_VISIBLE_DEVICES").ok_or("CUDA_VISIBLE_DEVICES names no device")?;
     let mut driver = Simulated::new(driver_socket());
     let devices = driver.devices().map_err(|error| error.to_string())?;
-    if let Some(found) = devices.iter().find(|device| device.uuid.as_str() == given) {
-        return Ok((MpsPlace::device(found.index), found.uuid.clone()));
+    let named = |name| devices.iter().find(|device| device.uuid.as_str() == name);
+    let all: Option<Vec<_>> = given.split(',').map(named).collect();
+    if let Some([first, beside @ ..]) = all.as_deref() {
+        let uuids = std::iter::once(first).chain(beside).map(|device| device.uuid.clone()).collect();
+        return Ok((MpsPlace::set(first.index, beside.iter().map(|device| device.index).collect()), uuids));
     }
     for device in devices {
         // One that has no MIG has no instances.
         let instances = driver.layout(device.index).map(|layout| layout.instances).unwrap_or_default();
         let mut compute = instances.into_iter().flat_map(|instance| instance.compute);
         if let Some(found) = compute.find(|compute| compute.uuid.as_str() == given) {
-            return Ok((MpsPlace::instance(device.index, found.uuid.clone()), found.uuid));
+            return Ok((MpsPlace::instance(device.index, found.uuid.clone()), vec![found.uuid]));
         }
     }
     Err(format!("CUDA_VISIBLE_DEVICES={given} is the UUID of no device here"))
@@ -252,9 +261,7 @@ impl Daemon {
                 server.percentage = percentage.unwrap_or(server.percentage);
             }),
             Command::SetMemoryLimit(server, device, bytes) => self.limit_server(*server, status, |server| {
-                if *device == Some(ORDINAL) {
-                    server.memory_limit_bytes = Some(*bytes).filter(|bytes| *bytes > 0);
-                }
+                server.memory_limits_bytes.extend(device.map(|device| (device, *bytes)));
             }),
             Command::SetDefaultMemoryLimit(device, bytes) => {
                 if let Some(device) = device {
@@ -342,7 +349,8 @@ impl Daemon {
             (Some(server), None) => not_found(server) + "\n",
             (_, Some(ready)) => {
                 let clients: Vec<Client> = self.clients(status).into_iter().map(client).collect();
-                commands::table(ready, self.device.as_str(), &clients)
+                let device = self.devices.first().map_or("", DeviceUuid::as_str);
+                commands::table(ready, device, &clients)
             }
         }
     }
@@ -370,25 +378,22 @@ impl Daemon {
         let Some(server) = &mut self.server else { return not_found(server) };
         set(server);
         let cap = Some(Fraction::clamped(server.percentage / 100.0));
-        if let Err(error) = self.service.set_server_limits(cap, server.memory_limit_bytes) {
+        let limits = limits_of(&self.devices, &server.memory_limits_bytes);
+        if let Err(error) = self.service.set_server_limits(cap, limits) {
             Self::note(&error.to_string());
         }
         String::new()
     }
 
-    fn memory_limit_default(&self) -> Option<u64> {
-        self.memory_limits_bytes.get(&ORDINAL).copied().filter(|bytes| *bytes > 0)
-    }
-
     fn start_server(&self, uid: UserId) -> Result<Server, String> {
         let process = start_server(uid)?;
-        let (percentage, memory_limit_bytes) = (self.percentage, self.memory_limit_default());
-        Ok(Server { process, uid, started: now(), percentage, memory_limit_bytes })
+        let (percentage, memory_limits_bytes) = (self.percentage, self.memory_limits_bytes.clone());
+        Ok(Server { process, uid, started: now(), percentage, memory_limits_bytes })
     }
 
     fn tell_defaults(&mut self) {
-        let limit = self.memory_limit_default();
-        let told = self.service.set_defaults(Some(Fraction::clamped(self.percentage / 100.0)), limit);
+        let limits = limits_of(&self.devices, &self.memory_limits_bytes);
+        let told = self.service.set_defaults(Some(Fraction::clamped(self.percentage / 100.0)), limits);
         if let Err(error) = told {
             Self::note(&error.to_string());
         }
@@ -399,6 +404,12 @@ impl Daemon {
         // One that cannot be written stops no daemon.
         let _ = writeln!(std::io::stdout(), "[Control {:>5}] {text}", std::process::id());
     }
+}
+
+/// A limit for each device that has one: 0 is none.
+fn limits_of(devices: &[DeviceUuid], limits: &MemoryLimits) -> Vec<Option<u64>> {
+    let numbered = (0..).zip(devices);
+    numbered.map(|(number, _)| limits.get(&number).copied().filter(|bytes| *bytes > 0)).collect()
 }
 
 fn not_found(server: u32) -> String {

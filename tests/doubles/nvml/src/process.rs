@@ -10,7 +10,7 @@ use nvml_wrapper_sys::bindings::{
     nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED as NOT_SUPPORTED, nvmlReturn_t,
 };
 use pillion_core::{Clock as _, SystemClock};
-use pillion_device::{Backend as _, MpsControl, MpsPlace};
+use pillion_device::{Backend as _, MpsControl, MpsPlace, MpsStatus};
 use std::ffi::{c_uint, c_ulonglong};
 use std::path::Path;
 
@@ -37,12 +37,18 @@ const SERVER_PROGRAM: &str = "nvidia-cuda-mps-server";
 /// Where a control daemon writes its pid, in its pipe directory.
 const CONTROL_PID_FILE: &str = "nvidia-cuda-mps-control.pid";
 
+/// The MPS daemon of a device: its own, or that of a set with it.
+fn mps_daemon(library: &mut Library, index: u32) -> Outcome<Option<MpsStatus>> {
+    let sets = MpsControl::sets(&mut library.link).map_err(|error| code(&error))?;
+    let of_set = sets.into_iter().find(|place| place.indexes().any(|theirs| theirs == index));
+    let place = of_set.unwrap_or_else(|| MpsPlace::device(index));
+    MpsControl::status(&mut library.link, &place).map_err(|error| code(&error))
+}
+
 /// The MPS server of a device, once it has had a client: a compute process like others, but no MPS client itself (type
 /// `C` beside the clients' `M+C`, MIG user guide, MPS). It is a child of the control daemon, whose pid stands in a file.
 fn mps_server(library: &mut Library, index: u32) -> Outcome<Option<nvmlProcessInfo_t>> {
-    let status =
-        MpsControl::status(&mut library.link, &MpsPlace::device(index)).map_err(|error| code(&error))?;
-    let served = status.filter(|status| status.server_uid.is_some());
+    let served = mps_daemon(library, index)?.filter(|status| status.server_uid.is_some());
     let pid_file = served.map(|status| status.settings.pipe_directory.join(CONTROL_PID_FILE));
     let text = pid_file.and_then(|file| std::fs::read_to_string(file).ok());
     let control = text.and_then(|text| text.trim().parse().ok());
@@ -128,9 +134,7 @@ extern "C" fn nvmlDeviceGetMPSComputeRunningProcesses_v3(
 ) -> nvmlReturn_t {
     call_device("nvmlDeviceGetMPSComputeRunningProcesses_v3", device, |library, place| {
         let index = library.index(place);
-        let status =
-            MpsControl::status(&mut library.link, &MpsPlace::device(index)).map_err(|error| code(&error))?;
-        let pids = status.map(|status| status.client_pids).unwrap_or_default();
+        let pids = mps_daemon(library, index)?.map(|status| status.client_pids).unwrap_or_default();
         let mut clients = compute(library, place)?;
         clients.retain(|process| pids.contains(&process.pid));
         if !infos.is_null() && library.mps_races < library.control.mps_races {

@@ -174,6 +174,9 @@ impl MpsControl for Double {
     fn instances(&mut self, _: u32) -> Result<Vec<DeviceUuid>, DeviceError> {
         Ok(self.daemons.iter().cloned().collect())
     }
+    fn sets(&mut self) -> Result<Vec<MpsPlace>, DeviceError> {
+        Ok(Vec::new())
+    }
 }
 
 impl MigControl for Double {

@@ -8,7 +8,7 @@ fn slots(daemon_on: Option<u32>) -> Vec<Slot> {
             index,
             uuid: DeviceUuid::new(format!("GPU-{index}000-aa")),
             mps_pipes: (daemon_on == Some(index))
-                .then(|| (None, PathBuf::from("/run/mps/2/pipe")))
+                .then(|| Pipe { instance: None, directory: PathBuf::from("/run/mps/2/pipe"), order: 0 })
                 .into_iter()
                 .collect(),
             instances: None,
@@ -74,7 +74,7 @@ fn without_a_daemon_at_its_directory_a_process_is_no_client_and_its_percentage_i
 
 #[test]
 fn a_client_sees_only_the_device_of_its_daemon_as_number_0() {
-    let access = Access::Mps { cap: None, memory_limit_bytes: None };
+    let access = Access::Mps { cap: None, memory_limit: PinnedLimit::Absent };
     assert_eq!(nvidia(Some(2), &[PIPE]).unwrap(), Claim { index: 2, instance: None, access });
     for good in ["0", "GPU-2000-aa"] {
         assert_eq!(nvidia(Some(2), &[PIPE, ("CUDA_VISIBLE_DEVICES", good)]).unwrap().index, 2, "{good}");
@@ -88,14 +88,14 @@ fn a_client_sees_only_the_device_of_its_daemon_as_number_0() {
 #[test]
 fn a_client_reads_its_percentage_and_its_limit() {
     let with = |name, value| nvidia(Some(2), &[PIPE, (name, value)]).map(|claim| claim.access);
-    let mps = |cap, memory_limit_bytes| Ok(Access::Mps { cap, memory_limit_bytes });
-    assert_eq!(with("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "62.5"), mps(Some(0.625), None));
-    assert_eq!(with("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=8G"), mps(None, Some(8 << 30)));
-    assert_eq!(
-        with("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "1=2G,GPU-2000-aa=512MB"),
-        mps(None, Some(512 << 20))
-    );
-    assert_eq!(with("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "1=2G"), mps(None, None));
+    let mps = |cap, memory_limit| Ok(Access::Mps { cap, memory_limit });
+    assert_eq!(with("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "62.5"), mps(Some(0.625), PinnedLimit::Absent));
+    let limit = |text| with("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", text);
+    assert_eq!(limit("0=8G"), mps(None, PinnedLimit::Bytes(8 << 30)));
+    assert_eq!(limit("GPU-2000-aa=512MB"), mps(None, PinnedLimit::Bytes(512 << 20)));
+    for unseen in ["1=2G", "1=2G,GPU-2000-aa=512MB", "GPU-1000-aa=2G"] {
+        assert_eq!(limit(unseen), mps(None, PinnedLimit::Dropped), "{unseen}");
+    }
     for wrong in ["0", "101", "-5", "half", ""] {
         let access = with("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", wrong);
         assert!(matches!(access, Err(ClientError::Initialization { .. })), "{wrong:?}");
@@ -104,6 +104,29 @@ fn a_client_reads_its_percentage_and_its_limit() {
         let access = with("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", wrong);
         assert!(matches!(access, Err(ClientError::Initialization { .. })), "{wrong:?}");
     }
+}
+
+#[test]
+fn a_client_of_a_daemon_of_several_sees_them_in_its_order_with_a_limit_each() {
+    let mut slots = slots(None);
+    for (order, index) in [3, 1].into_iter().enumerate() {
+        let directory = PathBuf::from("/run/mps/2/pipe");
+        slots[index].mps_pipes.push(Pipe { instance: None, directory, order });
+    }
+    let claim = |visible: &str, limit: &str| {
+        let pairs = [PIPE, ("CUDA_VISIBLE_DEVICES", visible), ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", limit)];
+        let claim = resolve(Vendor::Nvidia, &environment(&pairs), &slots, false).ok()?;
+        let Access::Mps { memory_limit, .. } = claim.access else { panic!("no client") };
+        Some((claim.index, memory_limit))
+    };
+    let limits = "0=1G,1=2G";
+    assert_eq!(claim("0,1", limits), Some((3, PinnedLimit::Bytes(1 << 30))));
+    assert_eq!(claim("GPU-1000-aa,GPU-3000-aa", limits), Some((1, PinnedLimit::Bytes(1 << 30))));
+    // Who narrows what he sees, and not his limits, has none.
+    assert_eq!(claim("1", limits), Some((1, PinnedLimit::Dropped)));
+    assert_eq!(claim("1", "GPU-1000-aa=3G"), Some((1, PinnedLimit::Bytes(3 << 30))));
+    assert_eq!(claim("2", limits), None, "it shows two");
+    assert_eq!(claim("GPU-2000-aa", limits), None);
 }
 
 #[test]

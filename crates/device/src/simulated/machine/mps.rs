@@ -1,5 +1,5 @@
-//! MPS on the machine: who may set a daemon up, on a device or in an instance of one, who is its client, and what becomes of clients
-//! when it goes.
+//! MPS on the machine: who may set a daemon up, on a device, in an instance of one or on several, who is its client, and what becomes
+//! of clients when it goes.
 
 use super::Machine;
 use crate::simulated::client::{Client, ClientId, Phase};
@@ -14,6 +14,12 @@ use pillion_core::{DeviceUuid, Fraction, UserId};
 #[derive(Debug, Clone, Copy)]
 struct NotThere;
 
+/// The limits of one of a daemon's devices after the other.
+fn each_limit(cap: Option<Fraction>, memory_limits_bytes: &[Option<u64>]) -> impl FnMut() -> Limits {
+    let mut each = memory_limits_bytes.iter();
+    move || Limits { cap, memory_bytes: each.next().copied().flatten() }
+}
+
 impl Machine {
     /// Starts the MPS control daemon of a place for `caller`.
     ///
@@ -26,18 +32,14 @@ impl Machine {
         settings: &MpsSettings,
     ) -> Result<(), DeviceError> {
         let index = place.index;
-        self.managed(caller, index, Mechanism::Mps)?;
-        let instance = self.served(place)?;
+        let instance = self.may_serve(caller, place)?;
         match self.devices[index as usize].daemons.get(&instance) {
             Some(running) if running.is_faulted() => {
                 let reason = "its MPS server is in state FAULT until all its clients have left".to_owned();
                 return Err(DeviceError::Busy { index, reason });
             }
             Some(running) if running.settings.can_become(settings) => {
-                if let Some(daemon) = self.devices[index as usize].daemons.get_mut(&instance) {
-                    daemon.become_as(settings);
-                }
-                return Ok(());
+                return self.each_daemon(place, |daemon| daemon.become_as(settings));
             }
             Some(_) => {
                 let reason = "an MPS control daemon runs there with other settings; stop it first".to_owned();
@@ -45,7 +47,27 @@ impl Machine {
             }
             None => {}
         }
-        self.put_daemon(index, instance, Daemon::new(settings.clone(), None))
+        self.put_daemon(place, instance, &Daemon::new(settings.clone(), place, None))
+    }
+
+    /// Whether `caller` may have a daemon serve this place, and which instance that is.
+    fn may_serve(&self, caller: UserId, place: &MpsPlace) -> Result<Option<u32>, DeviceError> {
+        for index in place.indexes() {
+            self.managed(caller, index, Mechanism::Mps)?;
+        }
+        let instance = self.served(place)?;
+        for index in place.indexes() {
+            let device = self.device(index)?;
+            if index != place.index && device.is_cut() {
+                let reason = "MIG is on, and a daemon of several devices would not serve it".to_owned();
+                return Err(DeviceError::Busy { index, reason });
+            }
+            if device.daemons.get(&instance).is_some_and(|daemon| !daemon.is_of(place)) {
+                let reason = "an MPS control daemon serves it with other devices; stop it first".to_owned();
+                return Err(DeviceError::Busy { index, reason });
+            }
+        }
+        Ok(instance)
     }
 
     /// What a daemon at this place would serve: the number of the GPU instance, or the whole device.
@@ -100,21 +122,31 @@ impl Machine {
         place: &MpsPlace,
         settings: MpsSettings,
     ) -> Result<(), DeviceError> {
-        let index = place.index;
-        self.managed(caller, index, Mechanism::Mps)?;
+        for index in place.indexes() {
+            self.managed(caller, index, Mechanism::Mps)?;
+        }
         // One of the whole device starts whatever its mode, and finds out when a client comes.
         let instance = match &place.instance {
             None => None,
             Some(_) => self.served(place)?,
         };
-        if self.devices[index as usize].daemons.contains_key(&instance) {
-            let reason = "it has an MPS control daemon".to_owned();
-            return Err(DeviceError::Busy { index, reason });
+        for index in place.indexes() {
+            if self.devices[index as usize].daemons.contains_key(&instance) {
+                let reason = "it has an MPS control daemon".to_owned();
+                return Err(DeviceError::Busy { index, reason });
+            }
         }
-        self.put_daemon(index, instance, Daemon::new(settings, Some(pid)))
+        let daemon = Daemon::new(settings, place, Some(pid));
+        self.put_daemon(place, instance, &daemon)
     }
 
-    fn put_daemon(&mut self, index: u32, instance: Option<u32>, daemon: Daemon) -> Result<(), DeviceError> {
+    fn put_daemon(
+        &mut self,
+        place: &MpsPlace,
+        instance: Option<u32>,
+        daemon: &Daemon,
+    ) -> Result<(), DeviceError> {
+        let index = place.index;
         if daemon.settings.partitions {
             let reason = "simulated MPS has no static SM partitions".to_owned();
             return Err(DeviceError::Unsupported { index, reason });
@@ -125,18 +157,41 @@ impl Machine {
             let reason = format!("{} belongs to another daemon", pipe_directory.display());
             return Err(DeviceError::Refused { index, reason });
         }
-        self.devices[index as usize].daemons.insert(instance, daemon);
+        for own in place.indexes() {
+            self.devices[own as usize].daemons.insert(instance, daemon.clone());
+        }
         Ok(())
+    }
+
+    /// Whom the daemon of a device, or of its instance, serves besides: that device alone where there is none.
+    pub(super) fn daemon_devices(&self, (index, instance): (u32, Option<u32>)) -> Vec<u32> {
+        let daemon = self.devices.get(index as usize).and_then(|device| device.daemons.get(&instance));
+        daemon.map_or_else(|| vec![index], |daemon| daemon.devices.clone())
+    }
+
+    /// The devices that a daemon of this one serves.
+    pub(super) fn served_with(&self, index: u32) -> Vec<u32> {
+        self.devices[index as usize].daemons.values().flat_map(|daemon| daemon.devices.clone()).collect()
+    }
+
+    /// The sets of devices that have an MPS control daemon.
+    pub fn mps_sets(&self) -> Vec<MpsPlace> {
+        let all = self.devices.iter().filter_map(|device| Some((device.index(), device.daemons.get(&None)?)));
+        let first = all.filter(|(index, daemon)| daemon.devices.first() == Some(index));
+        let sets = first.filter(|(_, daemon)| daemon.devices.len() > 1);
+        sets.map(|(index, daemon)| MpsPlace::set(index, daemon.devices[1..].to_vec())).collect()
     }
 
     /// The process that played a control daemon is gone, and its server with it.
     pub fn mps_daemon_ended(&mut self, place: &MpsPlace, pid: u32) {
         let Ok(instance) = self.seat(place) else { return };
-        let Some(device) = self.devices.get_mut(place.index as usize) else { return };
-        if device.daemons.get(&instance).is_some_and(|daemon| daemon.served_by == Some(pid)) {
-            device.daemons.remove(&instance);
-            let was_client = |client: &Client| matches!(client.phase, Phase::Waiting | Phase::Running);
-            self.fail_mps_clients((place.index, instance), "the MPS control daemon is gone", was_client);
+        for index in place.indexes() {
+            let Some(device) = self.devices.get_mut(index as usize) else { continue };
+            if device.daemons.get(&instance).is_some_and(|daemon| daemon.served_by == Some(pid)) {
+                device.daemons.remove(&instance);
+                let was_client = |client: &Client| matches!(client.phase, Phase::Waiting | Phase::Running);
+                self.fail_mps_clients((index, instance), "the MPS control daemon is gone", was_client);
+            }
         }
     }
 
@@ -146,21 +201,30 @@ impl Machine {
     /// As [`Machine::read`].
     pub fn mps_server_died(&mut self, place: &MpsPlace) -> Result<(), DeviceError> {
         let Ok(instance) = self.seat(place) else { return Ok(()) };
-        if let Some(daemon) = self.mps_daemon(place)? {
-            daemon.end_server();
-        }
+        self.each_daemon(place, Daemon::end_server)?;
         let was_client = |client: &Client| client.phase == Phase::Running;
-        self.fail_mps_clients((place.index, instance), "the MPS server is gone", was_client);
+        for index in place.indexes() {
+            self.fail_mps_clients((index, instance), "the MPS server is gone", was_client);
+        }
         Ok(())
     }
 
-    fn mps_daemon(&mut self, place: &MpsPlace) -> Result<Option<&mut Daemon>, DeviceError> {
-        self.device(place.index)?;
-        let Ok(instance) = self.seat(place) else { return Ok(None) };
-        Ok(self.devices[place.index as usize].daemons.get_mut(&instance))
+    /// Does this to the daemon of a place, wherever it stands.
+    fn each_daemon(&mut self, place: &MpsPlace, mut act: impl FnMut(&mut Daemon)) -> Result<(), DeviceError> {
+        let Ok(instance) = self.seat(place) else { return Ok(()) };
+        for index in place.indexes() {
+            self.device(index)?;
+        }
+        for index in place.indexes() {
+            let daemon = self.devices[index as usize].daemons.get_mut(&instance);
+            if let Some(daemon) = daemon.filter(|daemon| daemon.is_of(place)) {
+                act(daemon);
+            }
+        }
+        Ok(())
     }
 
-    /// What the next server holds its clients to.
+    /// What the next server holds its clients to, with a limit for each of its devices that has one.
     ///
     /// # Errors
     /// As [`Machine::read`].
@@ -168,15 +232,13 @@ impl Machine {
         &mut self,
         place: &MpsPlace,
         cap: Option<Fraction>,
-        memory_limit_bytes: Option<u64>,
+        memory_limits_bytes: &[Option<u64>],
     ) -> Result<(), DeviceError> {
-        if let Some(daemon) = self.mps_daemon(place)? {
-            daemon.set_defaults(Limits { cap, memory_bytes: memory_limit_bytes });
-        }
-        Ok(())
+        let mut limits = each_limit(cap, memory_limits_bytes);
+        self.each_daemon(place, |daemon| daemon.set_defaults(limits()))
     }
 
-    /// What the server that runs holds its next clients to.
+    /// The same of the next clients of the server that runs.
     ///
     /// # Errors
     /// As [`Machine::read`].
@@ -184,29 +246,47 @@ impl Machine {
         &mut self,
         place: &MpsPlace,
         cap: Option<Fraction>,
-        memory_limit_bytes: Option<u64>,
+        memory_limits_bytes: &[Option<u64>],
     ) -> Result<(), DeviceError> {
-        if let Some(daemon) = self.mps_daemon(place)? {
-            daemon.set_server_limits(Limits { cap, memory_bytes: memory_limit_bytes });
-        }
-        Ok(())
+        let mut limits = each_limit(cap, memory_limits_bytes);
+        self.each_daemon(place, |daemon| daemon.set_server_limits(limits()))
     }
 
     /// A client that waits no longer has a server of its user, and what that holds its clients to.
     pub(super) fn begin_mps_server(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(&id).filter(|client| client.is_mps()) else { return };
-        if let Some(daemon) = self.devices[client.index as usize].daemons.get_mut(&client.instance) {
-            daemon.begin_server(client.uid);
-            client.mps_limits = daemon.limits();
+        let Some(client) = self.clients.get(&id).filter(|client| client.is_mps()) else { return };
+        let (uid, own, instance) = (client.uid, client.index, client.instance);
+        for index in self.daemon_devices((own, instance)) {
+            if let Some(daemon) = self.devices[index as usize].daemons.get_mut(&instance) {
+                daemon.begin_server(uid);
+            }
+        }
+        let limits = self.devices[own as usize].daemons.get(&instance).map(Daemon::limits);
+        if let Some((client, limits)) = self.clients.get_mut(&id).zip(limits) {
+            client.mps_limits = limits;
         }
     }
 
     /// Somebody left: perhaps the last whom a fault had ended.
     pub(super) fn settle_mps(&mut self, index: u32) {
-        for (instance, daemon) in &mut self.devices[index as usize].daemons {
-            let clients = self.clients.values().filter(|client| client.index == index && client.is_mps());
-            daemon.settle(clients.filter(|client| client.instance == *instance));
+        let instances: Vec<Option<u32>> = self.devices[index as usize].daemons.keys().copied().collect();
+        for instance in instances {
+            let served = self.daemon_devices((index, instance));
+            let is_its = |client: &&Client| {
+                client.is_mps() && client.instance == instance && served.contains(&client.index)
+            };
+            for own in &served {
+                if let Some(daemon) = self.devices[*own as usize].daemons.get_mut(&instance) {
+                    daemon.settle(self.clients.values().filter(is_its));
+                }
+            }
         }
+    }
+
+    /// The clients of the daemon of a place.
+    fn mps_clients(&self, place: &MpsPlace, instance: Option<u32>) -> impl Iterator<Item = &Client> {
+        let on_them = place.indexes().flat_map(|index| self.on(index)).collect::<Vec<_>>();
+        on_them.into_iter().filter(move |client| client.is_mps() && client.instance == instance)
     }
 
     /// Stops the MPS control daemon of a place for `caller`.
@@ -217,17 +297,19 @@ impl Machine {
         let index = place.index;
         self.managed(caller, index, Mechanism::Mps)?;
         let Ok(instance) = self.seat(place) else { return Ok(()) };
-        let Some(daemon) = self.devices[index as usize].daemons.get(&instance) else { return Ok(()) };
+        let daemon = self.devices[index as usize].daemons.get(&instance);
+        let Some(daemon) = daemon.filter(|daemon| daemon.is_of(place)) else { return Ok(()) };
         let clients = self
-            .on(index)
-            .filter(|client| client.is_mps() && client.instance == instance)
+            .mps_clients(place, instance)
             .filter(|client| client.phase == Phase::Waiting || daemon.is_connected(client))
             .count();
         if clients > 0 {
             let reason = format!("its MPS daemon has {clients} clients");
             return Err(DeviceError::Busy { index, reason });
         }
-        self.devices[index as usize].daemons.remove(&instance);
+        for own in place.indexes() {
+            self.devices[own as usize].daemons.remove(&instance);
+        }
         Ok(())
     }
 
@@ -237,7 +319,9 @@ impl Machine {
     /// As [`Machine::read`].
     pub fn mps(&self, place: &MpsPlace) -> Result<Option<MpsStatus>, DeviceError> {
         let device = self.device(place.index)?;
-        Ok(self.seat(place).ok().and_then(|instance| device.mps_status(instance, self.on(place.index))))
+        let Ok(instance) = self.seat(place) else { return Ok(None) };
+        let daemon = device.daemons.get(&instance).filter(|daemon| daemon.is_of(place));
+        Ok(daemon.map(|daemon| daemon.status(self.mps_clients(place, instance))))
     }
 
     /// Ends one MPS client for `caller`.
@@ -252,18 +336,20 @@ impl Machine {
     ) -> Result<(), DeviceError> {
         let index = place.index;
         self.managed(caller, index, Mechanism::Mps)?;
-        let seat = self.seat(place);
-        let ids: Vec<ClientId> = self
-            .on(index)
-            .filter(|client| client.is_mps() && client.pid == pid && client.phase != Phase::Failed)
-            .filter(|client| seat.is_ok_and(|seat| seat == client.instance))
-            .map(|client| client.id)
-            .collect();
-        if ids.is_empty() {
+        let mut ended: Vec<(u32, ClientId)> = Vec::new();
+        if let Ok(instance) = self.seat(place) {
+            let own = self.mps_clients(place, instance).filter(|client| client.pid == pid);
+            let own = own.filter(|client| client.phase != Phase::Failed);
+            ended.extend(own.map(|client| (client.index, client.id)));
+        }
+        if ended.is_empty() {
             let reason = format!("process {pid} is no MPS client there");
             return Err(DeviceError::Refused { index, reason });
         }
-        self.fail_all(index, &ids, &ClientError::Mps { reason: "this client was terminated".to_owned() });
+        for (index, id) in ended {
+            let reason = "this client was terminated".to_owned();
+            self.fail_all(index, &[id], &ClientError::Mps { reason });
+        }
         Ok(())
     }
 
@@ -274,17 +360,17 @@ impl Machine {
     pub fn fault_mps(&mut self, caller: UserId, place: &MpsPlace) -> Result<(), DeviceError> {
         self.managed(caller, place.index, Mechanism::Mps)?;
         let Ok(instance) = self.seat(place) else { return Ok(()) };
-        if let Some(daemon) = self.mps_daemon(place)? {
-            daemon.fault();
-        }
+        self.each_daemon(place, Daemon::fault)?;
         self.end_mps_clients(place.index, instance);
         Ok(())
     }
 
-    /// Those who run there end with a fault.
+    /// Those who run there end with a fault: of a daemon of several devices all, for a client of more than one joins them in it.
     pub(super) fn end_mps_clients(&mut self, index: u32, instance: Option<u32>) {
         let reason = "a fault on this device ended all its clients";
-        self.fail_mps_clients((index, instance), reason, |client| client.phase == Phase::Running);
+        for index in self.daemon_devices((index, instance)) {
+            self.fail_mps_clients((index, instance), reason, |client| client.phase == Phase::Running);
+        }
     }
 
     fn fail_mps_clients(

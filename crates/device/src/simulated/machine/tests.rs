@@ -459,7 +459,7 @@ fn defaults_count_for_the_next_server_and_a_server_outlives_its_clients() {
     let mut machine = machine("h200", 1);
     machine.serve_mps(ROOT, 50, &MpsPlace::device(0), settings(false)).unwrap();
     let first = machine.attach(&load("gemm-hog", &[PIPE]), 7, ALICE).unwrap();
-    machine.set_mps_defaults(&MpsPlace::device(0), Some(Fraction::clamped(0.25)), Some(4 << 30)).unwrap();
+    machine.set_mps_defaults(&MpsPlace::device(0), Some(Fraction::clamped(0.25)), &[Some(4 << 30)]).unwrap();
     machine.detach(first);
     assert_eq!(machine.mps(&MpsPlace::device(0)).unwrap().unwrap().server_uid, Some(ALICE));
     let second = machine.attach(&load("gemm-hog", &[PIPE]), 8, ALICE).unwrap();
