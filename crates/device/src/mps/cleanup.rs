@@ -9,7 +9,7 @@ use super::record::{pipe_directories, read_record};
 use crate::DeviceError;
 use std::path::Path;
 
-/// What became of one device's daemon.
+/// What became of one daemon.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Cleaned {
     /// It is wanted by somebody, or is not ours.
@@ -59,7 +59,7 @@ fn end(
     // Before the record goes: what fails now is tried again by the next Epilog.
     // One in an instance never closed its device.
     if let Some(modes) = modes.filter(|_| !is_held && record.instance.is_none()) {
-        modes.open(&record.device, record.is_closed)?;
+        modes.open(record.served().iter(), record.is_closed)?;
     }
     if let Some(mut daemon) = daemon {
         daemon.end(control)?;

@@ -34,20 +34,28 @@ pub struct ModeControl {
 }
 
 impl ModeControl {
-    /// Closes a device if the site is strict.
-    pub(super) fn close(&mut self, device: &DeviceUuid) -> Result<(), DeviceError> {
-        if self.is_strict {
-            self.modes.set_compute_mode(device, ComputeMode::ExclusiveProcess)
-        } else {
-            Ok(())
+    /// Closes a daemon's devices if the site is strict.
+    pub(super) fn close<'a>(
+        &mut self,
+        mut devices: impl Iterator<Item = &'a DeviceUuid>,
+    ) -> Result<(), DeviceError> {
+        if !self.is_strict {
+            return Ok(());
         }
+        devices.try_for_each(|device| self.modes.set_compute_mode(device, ComputeMode::ExclusiveProcess))
     }
 
-    /// Gives a device back to everybody. `is_closed`: it is written down as closed; under a strict site any may be.
-    pub(super) fn open(&mut self, device: &DeviceUuid, is_closed: bool) -> Result<(), DeviceError> {
-        if self.is_strict || is_closed {
-            return self.modes.set_compute_mode(device, ComputeMode::Default);
+    /// Gives a daemon's devices back to everybody. `is_closed`: they are written down as closed; under a strict site any may be.
+    pub(super) fn open<'a>(
+        &mut self,
+        devices: impl Iterator<Item = &'a DeviceUuid>,
+        is_closed: bool,
+    ) -> Result<(), DeviceError> {
+        if !self.is_strict && !is_closed {
+            return Ok(());
         }
-        Ok(())
+        // One that cannot be opened keeps none of the others shut.
+        let opened = devices.map(|device| self.modes.set_compute_mode(device, ComputeMode::Default));
+        opened.fold(Ok(()), Result::and)
     }
 }

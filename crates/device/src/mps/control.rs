@@ -3,7 +3,6 @@
 
 use super::process::CONTROL_PROGRAM;
 use crate::{DeviceError, MpsSettings};
-use pillion_core::DeviceUuid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -36,11 +35,11 @@ pub(super) struct Control<'a> {
 }
 
 impl Control<'_> {
-    /// Starts the daemon of `device`, in a process group of its own: what ends ours does not end it.
+    /// Starts the daemon of `serves`, the UUIDs of what its clients see, in a process group of its own: what ends ours does not end it.
     ///
     /// # Errors
     /// [`DeviceError::NoLibrary`] if there is no such program, [`DeviceError::Refused`] if it may not be run.
-    pub(super) fn serve(self, device: &DeviceUuid, settings: &MpsSettings) -> Result<Child, DeviceError> {
+    pub(super) fn serve(self, serves: &str, settings: &MpsSettings) -> Result<Child, DeviceError> {
         let path = settings.log_directory.join(START_LOG);
         // Appended to, so that what is cut off leaves no hole.
         let emptied = File::create(&path);
@@ -56,7 +55,7 @@ impl Control<'_> {
             command.arg("-S");
         }
         command
-            .env("CUDA_VISIBLE_DEVICES", device.as_str())
+            .env("CUDA_VISIBLE_DEVICES", serves)
             .env("CUDA_MPS_LOG_DIRECTORY", &settings.log_directory)
             .stdin(Stdio::null())
             .stdout(log)

@@ -13,7 +13,7 @@ use super::state::{self, Finding, Sight};
 use super::wait::until;
 use super::{access, directories, limits};
 use crate::{DeviceError, MpsSettings, MpsState};
-use pillion_core::device::{DeviceNotice, NoticeKind};
+use pillion_core::device::NoticeKind;
 use pillion_core::{Fraction, UserId};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -66,11 +66,11 @@ impl Daemon {
         // Before the daemon: one without a record would be found by nobody.
         write_down(control, &record)?;
         close()?;
-        let mut child = control.serve(record.serves(), settings)?;
+        let mut child = control.serve(&record.serves(), settings)?;
         record.pid = Some(child.id());
         let begun = write_down(control, &record).and_then(|()| {
             enclose(scopes, &record.settings.pipe_directory, child.id());
-            start::begin(control, &record.settings, &mut child)
+            start::begin(control, &record, &mut child)
         });
         let written = begun.and_then(|process| {
             record.take_process(process);
@@ -115,12 +115,9 @@ impl Daemon {
     }
 
     /// What is to be told of one that died while no agent looked.
-    pub(super) fn obituary(&self, index: u32) -> Option<DeviceNotice> {
-        self.has_unknown_clients.then(|| DeviceNotice {
-            index,
-            kind: NoticeKind::MpsDied,
-            detail: state::detail(Finding::DaemonLost, self.process.pid, &self.sight),
-        })
+    pub(super) fn obituary(&self) -> Option<(NoticeKind, String)> {
+        let detail = || state::detail(Finding::DaemonLost, self.process.pid, &self.sight);
+        self.has_unknown_clients.then(|| (NoticeKind::MpsDied, detail()))
     }
 
     /// A server that outlives it, whose clients nobody knows.
@@ -143,7 +140,7 @@ impl Daemon {
         }
         access::let_in(&settings.pipe_directory, &settings.users)
             .map_err(|error| control.refused(format!("its pipe directory cannot be shut: {error}")))?;
-        limits::set_all(control, settings)?;
+        limits::set_all(control, settings, self.record.device_count())?;
         self.record.settings = settings.clone();
         write(&self.record)
             .map_err(|error| control.refused(format!("cannot write down how it runs: {error}")))
@@ -172,18 +169,21 @@ impl Daemon {
         self.is_quitting() && self.state != MpsState::Died && !self.process.is_alive()
     }
 
-    /// Asks it how it is. `Some`: what is worth telling.
+    /// Asks it how it is. `Some`: what is worth telling of each of its devices.
     ///
     /// # Errors
     /// [`DeviceError::NoAnswer`] and the like, from a daemon that lives and does not answer; its state stays as it was.
-    pub(super) fn check(&mut self, control: Control<'_>) -> Result<Option<DeviceNotice>, DeviceError> {
+    pub(super) fn check(
+        &mut self,
+        control: Control<'_>,
+    ) -> Result<Option<(NoticeKind, String)>, DeviceError> {
         if self.state == MpsState::Died {
             return Ok(None);
         }
         if !self.process.is_alive() {
             self.bury();
             let is_loss = !self.is_quitting();
-            return Ok(is_loss.then(|| self.step(control, Finding::DaemonLost)).flatten());
+            return Ok(is_loss.then(|| self.step(Finding::DaemonLost)).flatten());
         }
         Control::trim_log(&self.record.settings);
         let seen = self.see(control);
@@ -201,7 +201,7 @@ impl Daemon {
             self.servers = now.servers.iter().filter_map(|(pid, _)| Process::find(*pid)).collect();
             self.sight = now;
         }
-        Ok(self.step(control, finding))
+        Ok(self.step(finding))
     }
 
     fn see(&self, control: Control<'_>) -> Result<Sight, DeviceError> {
@@ -214,17 +214,21 @@ impl Daemon {
             let both = status.map_err(|it| garbled(&it))?.zip(clients.map_err(|it| garbled(&it))?);
             if let Some((status, client_pids)) = both {
                 sight.servers.push((pid, status));
-                sight.client_pids.extend(client_pids);
+                // Whether one that uses several devices is named once is not documented.
+                for client in client_pids {
+                    if !sight.client_pids.contains(&client) {
+                        sight.client_pids.push(client);
+                    }
+                }
             }
         }
         Ok(sight)
     }
 
-    fn step(&mut self, control: Control<'_>, finding: Finding) -> Option<DeviceNotice> {
+    fn step(&mut self, finding: Finding) -> Option<(NoticeKind, String)> {
         let (next, kind) = state::observe(self.state, finding);
         self.state = next;
-        let detail = state::detail(finding, self.process.pid, &self.sight);
-        kind.map(|kind: NoticeKind| DeviceNotice { index: control.index, kind, detail })
+        kind.map(|kind| (kind, state::detail(finding, self.process.pid, &self.sight)))
     }
 
     /// The clients of the last sample.

@@ -10,17 +10,22 @@ use super::parse::{self, ServerStatus, garbled};
 use super::wait::{STEP, TRIES};
 use crate::{DeviceError, MpsSettings};
 use pillion_core::Fraction;
+use std::path::Path;
 
-/// Tells a daemon that runs, and the servers that it has.
+/// Tells a daemon that runs, and the servers that it has. `device_count`: how many it serves, numbered from 0 as its clients see them.
 ///
 /// # Errors
 /// As [`set_defaults`]; [`DeviceError::Busy`] while a server comes up, which takes no word until it is.
-pub(super) fn set_all(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
-    set_defaults(control, settings)?;
+pub(super) fn set_all(
+    control: Control<'_>,
+    settings: &MpsSettings,
+    device_count: usize,
+) -> Result<(), DeviceError> {
+    set_defaults(control, settings, device_count)?;
     let listed = control.ask(&settings.pipe_directory, "get_server_list")?;
     for server in parse::servers(&listed).map_err(|it| garbled(&it))? {
         if is_up(control, settings, server)? {
-            set_of_server(control, settings, server)?;
+            set_of_server(control, settings, device_count, server)?;
         }
     }
     Ok(())
@@ -30,7 +35,11 @@ pub(super) fn set_all(control: Control<'_>, settings: &MpsSettings) -> Result<()
 ///
 /// # Errors
 /// [`DeviceError::Refused`] where it does not take it: it prints what holds then, whatever it was told.
-pub(super) fn set_defaults(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
+pub(super) fn set_defaults(
+    control: Control<'_>,
+    settings: &MpsSettings,
+    device_count: usize,
+) -> Result<(), DeviceError> {
     let pipe_directory = &settings.pipe_directory;
     if !settings.partitions {
         let percent = percent(settings);
@@ -39,16 +48,23 @@ pub(super) fn set_defaults(control: Control<'_>, settings: &MpsSettings) -> Resu
             return Err(not_taken(control, &format!("cap of {percent} percent"), &said));
         }
     }
-    if let Some(bytes) = settings.memory_limit_bytes_default {
-        let mebibytes = bytes >> 20;
-        // It prints words if it refuses, and nothing if it does not understand.
-        let said =
-            control.ask(pipe_directory, &format!("set_default_device_pinned_mem_limit 0 {mebibytes}M"))?;
-        let holds = control.ask(pipe_directory, "get_default_device_pinned_mem_limit 0")?;
-        if !parse::is_limit(mebibytes, &holds) {
-            let said = if said.trim().is_empty() { &holds } else { &said };
-            return Err(not_taken(control, &format!("limit of {mebibytes} MiB"), said));
-        }
+    let Some(bytes) = settings.memory_limit_bytes_default else { return Ok(()) };
+    (0..device_count).try_for_each(|device| set_default_memory(control, pipe_directory, device, bytes >> 20))
+}
+
+fn set_default_memory(
+    control: Control<'_>,
+    pipe_directory: &Path,
+    device: usize,
+    mebibytes: u64,
+) -> Result<(), DeviceError> {
+    // It prints words if it refuses, and nothing if it does not understand.
+    let command = format!("set_default_device_pinned_mem_limit {device} {mebibytes}M");
+    let said = control.ask(pipe_directory, &command)?;
+    let holds = control.ask(pipe_directory, &format!("get_default_device_pinned_mem_limit {device}"))?;
+    if !parse::is_limit(mebibytes, &holds) {
+        let said = if said.trim().is_empty() { &holds } else { &said };
+        return Err(not_taken(control, &format!("limit of {mebibytes} MiB"), said));
     }
     Ok(())
 }
@@ -71,13 +87,19 @@ fn is_up(control: Control<'_>, settings: &MpsSettings, server: u32) -> Result<bo
     Err(control.busy(format!("its MPS server {server} comes up, and takes no limits meanwhile")))
 }
 
-fn set_of_server(control: Control<'_>, settings: &MpsSettings, server: u32) -> Result<(), DeviceError> {
+fn set_of_server(
+    control: Control<'_>,
+    settings: &MpsSettings,
+    device_count: usize,
+    server: u32,
+) -> Result<(), DeviceError> {
     let mut commands = Vec::new();
     if !settings.partitions {
         commands.push(format!("set_active_thread_percentage {server} {}", percent(settings)));
     }
     if let Some(bytes) = settings.memory_limit_bytes_default {
-        commands.push(format!("set_device_pinned_mem_limit {server} 0 {}M", bytes >> 20));
+        let limit = |device| format!("set_device_pinned_mem_limit {server} {device} {}M", bytes >> 20);
+        commands.extend((0..device_count).map(limit));
     }
     for command in commands {
         let said = control.ask(&settings.pipe_directory, &command)?;

@@ -1,4 +1,4 @@
-//! NVIDIA's Multi-Process Service as it is: one control daemon a device, each in directories of its own, controlled by
+//! NVIDIA's Multi-Process Service as it is: one control daemon a place, each in directories of its own, controlled by
 //! `nvidia-cuda-mps-control`. Knows processes and what that program prints; nothing of jobs, shares or NVML.
 //!
 //! ```text
@@ -6,7 +6,8 @@
 //! DIR/NAME/log    start.log, what the daemon says; server.log
 //! ```
 //!
-//! NAME is of a device, or of an instance of one (MIG), whose daemon serves that instance alone.
+//! NAME is of a device, of an instance of one (MIG), whose daemon serves that instance alone, or of a set of devices, whose daemon
+//! serves all of them. No two daemons serve one device, unless each serves an instance of its own.
 //!
 //! Daemons outlive the agent. The next one finds them beneath DIR and goes on with them.
 
@@ -41,7 +42,7 @@ use daemon::Daemon;
 use directories::clear;
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use pillion_core::{DeviceUuid, Fraction};
-use record::{Record, pipe_directories, read_record};
+use record::{Record, Served, pipe_directories, read_record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -85,15 +86,18 @@ impl MpsDaemons {
         let found = found.filter_map(|(_, path)| Daemon::adopt(&path).or_else(|| Daemon::mourn(&path)));
         let mut daemons = BTreeMap::new();
         for daemon in found {
-            // Its device may have another index now.
-            if let Some((index, _)) = devices.iter().find(|(_, device)| **device == daemon.record.device) {
-                let instance = daemon.record.instance.clone();
-                daemons.insert(MpsPlace { index: *index, instance, beside: Vec::new() }, daemon);
+            // Its devices may have other indexes now.
+            if let Some(place) = daemon.record.place(&devices) {
+                daemons.insert(place, daemon);
             }
         }
-        let told =
-            daemons.iter().filter_map(|(place, daemon)| Some((place.clone(), daemon.obituary(place.index)?)));
-        let (troubled, notices): (BTreeSet<MpsPlace>, Vec<DeviceNotice>) = told.unzip();
+        let (mut troubled, mut notices) = (BTreeSet::new(), Vec::new());
+        for (place, daemon) in &daemons {
+            if let Some(trouble) = daemon.obituary() {
+                troubled.insert(place.clone());
+                notices.extend(of_each(place, &trouble));
+            }
+        }
         let directory = directory.to_owned();
         let scopes = None;
         Self { control_binary, directory, modes, scopes, devices, daemons, troubled, notices, rounds: 0 }
@@ -110,26 +114,25 @@ impl MpsDaemons {
         self.devices.extend(devices);
     }
 
-    fn start(&mut self, record: Record) -> Result<(), DeviceError> {
-        let (place, device, is_closed) = (record.place(), record.device.clone(), record.is_closed);
-        let index = place.index;
+    fn start(&mut self, place: &MpsPlace, record: Record) -> Result<(), DeviceError> {
+        let (served, is_closed, index) = (record.served(), record.is_closed, place.index);
         let pipe_directory = record.settings.pipe_directory.clone();
         let control = Control { binary: &self.control_binary, index };
         let modes = &mut self.modes;
         // Of a device that is cut the others are not to be shut out.
         let close = || match modes.as_mut().filter(|_| is_closed) {
-            Some(modes) => modes.close(&device),
+            Some(modes) => modes.close(served.iter()),
             None => Ok(()),
         };
         match Daemon::start(control, record, close, self.scopes.as_ref()) {
             Ok(daemon) => {
                 self.daemons.insert(place.clone(), daemon);
-                self.check(&place)?;
-                self.is_well(&place, "the MPS daemon was started anew");
+                self.check(place)?;
+                self.is_well(place, "the MPS daemon was started anew");
                 Ok(())
             }
             Err(error) => {
-                let opened = self.open(&place, &device, is_closed);
+                let opened = self.open(place, &served, is_closed);
                 // What is written down goes only when it is undone.
                 let cleared = opened
                     .map_err(|error| pillion_core::report(&error))
@@ -146,29 +149,47 @@ impl MpsDaemons {
         self.modes.as_ref().is_some_and(|modes| modes.is_strict)
     }
 
-    /// Opens a device that is about to have another daemon, where the site is not strict any more.
-    fn reopen(&mut self, place: &MpsPlace, device: &DeviceUuid, was_closed: bool) -> Result<(), DeviceError> {
-        if was_closed && !self.is_strict() { self.open(place, device, true) } else { Ok(()) }
+    /// Opens devices that are about to have another daemon, where the site is not strict any more.
+    fn reopen(&mut self, place: &MpsPlace, served: &Served, was_closed: bool) -> Result<(), DeviceError> {
+        if was_closed && !self.is_strict() { self.open(place, served, true) } else { Ok(()) }
     }
 
-    /// Opens a device again; a daemon in an instance never closed its.
-    fn open(&mut self, place: &MpsPlace, device: &DeviceUuid, is_closed: bool) -> Result<(), DeviceError> {
+    /// Opens devices again; a daemon in an instance never closed its.
+    fn open(&mut self, place: &MpsPlace, served: &Served, is_closed: bool) -> Result<(), DeviceError> {
         match self.modes.as_mut().filter(|_| place.instance.is_none()) {
-            Some(modes) => modes.open(device, is_closed),
+            Some(modes) => modes.open(served.iter(), is_closed),
             None => Ok(()),
         }
     }
 
     /// What a daemon left that died while no agent ran.
-    fn rest(&self, device: &DeviceUuid, place: &MpsPlace) -> Vec<Record> {
-        self.records_of(device).filter(|record| record.instance == place.instance).collect()
+    fn rest(&self, served: &Served, place: &MpsPlace) -> Vec<Record> {
+        let of_place = |record: &Record| record.instance == place.instance && record.served() == *served;
+        self.records().filter(of_place).collect()
     }
 
-    /// What is written down of daemons of a device and of its instances.
-    fn records_of(&self, device: &DeviceUuid) -> impl Iterator<Item = Record> {
-        let found = pipe_directories(&self.directory).into_iter();
-        let records = found.filter_map(|(_, path)| read_record(&path));
-        records.filter(move |record| record.device == *device)
+    /// What is written down of daemons.
+    fn records(&self) -> impl Iterator<Item = Record> {
+        pipe_directories(&self.directory).into_iter().filter_map(|(_, path)| read_record(&path))
+    }
+
+    /// Whether no daemon of another place is in the way. What one left that nobody knows any more goes, unless somebody may still be
+    /// its client.
+    fn make_way(&self, place: &MpsPlace, served: &Served) -> Result<(), DeviceError> {
+        let control = Control { binary: &self.control_binary, index: place.index };
+        if let Some(other) = self.daemons.keys().find(|other| other.collides_with(place)) {
+            let indexes: Vec<String> = other.indexes().map(|index| index.to_string()).collect();
+            let indexes = indexes.join(", ");
+            return Err(control.busy(format!("an MPS daemon serves device {indexes}; one device has one")));
+        }
+        for record in self.records() {
+            let has_set = !record.beside.is_empty() || !served.beside.is_empty();
+            let theirs = record.served();
+            if has_set && theirs != *served && theirs.iter().any(|own| served.iter().any(|it| it == own)) {
+                Daemon::make_room(control, &record.settings.pipe_directory)?;
+            }
+        }
+        Ok(())
     }
 
     /// As [`Backend::notices`](crate::Backend::notices): faults, deaths and their ends, once each. To be called about once
@@ -190,39 +211,53 @@ impl MpsDaemons {
         let control = Control { binary: &self.control_binary, index: place.index };
         let Some(daemon) = self.daemons.get_mut(place) else { return Ok(()) };
         match daemon.check(control)? {
-            Some(DeviceNotice { kind: NoticeKind::MpsClear, detail, .. }) => self.is_well(place, &detail),
-            Some(notice) => {
+            Some((NoticeKind::MpsClear, detail)) => self.is_well(place, &detail),
+            Some(trouble) => {
                 self.troubled.insert(place.clone());
-                self.notices.push(notice);
+                self.notices.extend(of_each(place, &trouble));
             }
             None => {}
         }
         Ok(())
     }
 
-    /// A place is well again, if it was not; its device is when none of its other instances is in trouble.
+    /// A place is well again, if it was not; a device is when none of its other instances is in trouble.
     fn is_well(&mut self, place: &MpsPlace, detail: &str) {
-        let index = place.index;
-        let was_troubled = self.troubled.remove(place);
-        if was_troubled && !self.troubled.iter().any(|other| other.index == index) {
-            let (kind, detail) = (NoticeKind::MpsClear, detail.to_owned());
-            self.notices.push(DeviceNotice { index, kind, detail });
+        if !self.troubled.remove(place) {
+            return;
         }
+        let well = of_each(place, &(NoticeKind::MpsClear, detail.to_owned()));
+        let is_troubled =
+            |index| self.troubled.iter().any(|other| other.indexes().any(|theirs| theirs == index));
+        let well: Vec<DeviceNotice> = well.filter(|notice| !is_troubled(notice.index)).collect();
+        self.notices.extend(well);
     }
 
     fn device(&self, index: u32) -> Result<&DeviceUuid, DeviceError> {
         self.devices.get(&index).ok_or(DeviceError::NoSuchDevice { index })
     }
 
-    /// A device, for a caller who may set MPS up.
-    fn allowed(&self, index: u32) -> Result<&DeviceUuid, DeviceError> {
+    /// The devices of a place, for a caller who may set MPS up.
+    fn allowed(&self, place: &MpsPlace) -> Result<Served, DeviceError> {
         let uid = rustix::process::geteuid();
         if !uid.is_root() {
             let reason = format!("only root may set up mps; this is uid {}", uid.as_raw());
-            return Err(DeviceError::Refused { index, reason });
+            return Err(DeviceError::Refused { index: place.index, reason });
         }
-        self.device(index)
+        let beside = place.beside.iter().map(|index| self.device(*index).cloned());
+        let beside = beside.collect::<Result<_, _>>()?;
+        Ok(Served { device: self.device(place.index)?.clone(), beside })
     }
+}
+
+/// The same of each of a daemon's devices: whoever is on one of them meets all its clients.
+fn of_each(
+    place: &MpsPlace,
+    (kind, detail): &(NoticeKind, String),
+) -> impl Iterator<Item = DeviceNotice> + use<> {
+    let (kind, detail) = (*kind, detail.clone());
+    let indexes: Vec<u32> = place.indexes().collect();
+    indexes.into_iter().map(move |index| DeviceNotice { index, kind, detail: detail.clone() })
 }
 
 impl MpsControl for MpsDaemons {
@@ -230,9 +265,9 @@ impl MpsControl for MpsDaemons {
     /// multi-user mode.
     fn prepare(&mut self, place: &MpsPlace, settings: &MpsSettings) -> Result<(), DeviceError> {
         let index = place.index;
-        let device = self.allowed(index)?.clone();
-        if !place.beside.is_empty() {
-            let reason = "one MPS daemon of several devices is not started".to_owned();
+        let served = self.allowed(place)?;
+        if settings.partitions && !place.beside.is_empty() {
+            let reason = "static SM partitions are one device's, and this daemon serves several".to_owned();
             return Err(DeviceError::Unsupported { index, reason });
         }
         self.check(place)?;
@@ -268,26 +303,30 @@ impl MpsControl for MpsDaemons {
             daemon.discard(control)?;
             let was_closed = daemon.record.is_closed;
             let pipe_directory = daemon.record.settings.pipe_directory.clone();
-            self.reopen(place, &device, was_closed)?;
+            self.reopen(place, &served, was_closed)?;
             // A server that outlived its daemon would keep the next one from coming up.
             clear(&pipe_directory).map_err(|error| control.busy(error))?;
             self.daemons.remove(place);
         }
-        let was_closed = self.rest(&device, place).iter().any(|record| record.is_closed);
-        self.reopen(place, &device, was_closed)?;
+        self.make_way(place, &served)?;
+        let was_closed = self.rest(&served, place).iter().any(|record| record.is_closed);
+        self.reopen(place, &served, was_closed)?;
         Daemon::make_room(control, &settings.pipe_directory)?;
         let is_closed = self.is_strict() && place.instance.is_none();
-        self.start(Record { is_closed, ..Record::new(place, device, settings.clone()) })
+        self.start(place, Record { is_closed, ..Record::new(place, &served, settings.clone()) })
     }
 
-    /// The device's compute mode is the default again. [`DeviceError::Busy`] also if the daemon or its server does not end.
+    /// The compute mode of its devices is the default again. [`DeviceError::Busy`] also if the daemon or its server does not end.
     fn release(&mut self, place: &MpsPlace) -> Result<(), DeviceError> {
         let index = place.index;
-        let device = self.allowed(index)?.clone();
+        let served = self.allowed(place)?;
         self.check(place)?;
         let Some(daemon) = self.daemons.get_mut(place) else {
-            let rest = self.rest(&device, place);
-            self.open(place, &device, rest.iter().any(|record| record.is_closed))?;
+            let rest = self.rest(&served, place);
+            // Of one that another daemon has to itself nothing is opened.
+            if !self.daemons.keys().any(|other| other.collides_with(place)) {
+                self.open(place, &served, rest.iter().any(|record| record.is_closed))?;
+            }
             let mut left = rest.iter().map(|record| clear(&record.settings.pipe_directory));
             let binary = &self.control_binary;
             return left.try_for_each(|it| it.map_err(|error| Control { binary, index }.busy(error)));
@@ -295,7 +334,7 @@ impl MpsControl for MpsDaemons {
         daemon.end(Control { binary: &self.control_binary, index })?;
         let is_closed = daemon.record.is_closed;
         // Before the record goes: what fails now is tried again.
-        self.open(place, &device, is_closed)?;
+        self.open(place, &served, is_closed)?;
         if let Some(daemon) = self.daemons.get(place) {
             daemon.clear_away(Control { binary: &self.control_binary, index })?;
         }
@@ -318,7 +357,7 @@ impl MpsControl for MpsDaemons {
     }
 
     fn terminate_client(&mut self, place: &MpsPlace, pid: u32) -> Result<(), DeviceError> {
-        self.allowed(place.index)?;
+        self.allowed(place)?;
         let control = Control { binary: &self.control_binary, index: place.index };
         match self.daemons.get(place) {
             Some(daemon) => daemon.terminate(control, pid),
@@ -332,7 +371,7 @@ impl MpsControl for MpsDaemons {
         tenant: &str,
         cap: Fraction,
     ) -> Result<String, DeviceError> {
-        self.allowed(place.index)?;
+        self.allowed(place)?;
         let control = Control { binary: &self.control_binary, index: place.index };
         match self.daemons.get_mut(place) {
             Some(daemon) => daemon.add_partition(control, tenant, cap),
@@ -341,7 +380,7 @@ impl MpsControl for MpsDaemons {
     }
 
     fn keep_partitions(&mut self, place: &MpsPlace, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
-        self.allowed(place.index)?;
+        self.allowed(place)?;
         let control = Control { binary: &self.control_binary, index: place.index };
         match self.daemons.get_mut(place).filter(|daemon| daemon.state != MpsState::Died) {
             Some(daemon) => daemon.keep_partitions(control, tenants),
@@ -353,11 +392,15 @@ impl MpsControl for MpsDaemons {
         let device = self.device(index)?;
         let ran = self.daemons.keys().filter(|place| place.index == index);
         let ran = ran.filter_map(|place| place.instance.clone());
-        let left = self.records_of(device).filter_map(|record| record.instance);
+        let left = self.records().filter(|record| record.device == *device);
+        let left = left.filter_map(|record| record.instance);
         Ok(ran.chain(left).collect::<BTreeSet<_>>().into_iter().collect())
     }
 
+    /// Those of which all devices are there.
     fn sets(&mut self) -> Result<Vec<MpsPlace>, DeviceError> {
-        Ok(Vec::new())
+        let left = self.records().filter_map(|record| record.place(&self.devices));
+        let all: BTreeSet<MpsPlace> = self.daemons.keys().cloned().chain(left).collect();
+        Ok(all.into_iter().filter(|place| !place.beside.is_empty()).collect())
     }
 }

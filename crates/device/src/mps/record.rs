@@ -13,6 +13,19 @@ use std::path::{Path, PathBuf};
 
 const RECORD_FILE: &str = "pillion.json";
 
+/// The devices that a daemon serves: one, or several in the order in which its clients see them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Served {
+    pub(super) device: DeviceUuid,
+    pub(super) beside: Vec<DeviceUuid>,
+}
+
+impl Served {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &DeviceUuid> {
+        std::iter::once(&self.device).chain(&self.beside)
+    }
+}
+
 /// How a daemon was started: what a later agent cannot ask it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
@@ -21,6 +34,9 @@ pub(super) struct Record {
     /// The instance of it that it serves; absent: it serves the device.
     #[serde(default)]
     pub(super) instance: Option<DeviceUuid>,
+    /// The other devices that it serves, in the order in which its clients see them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) beside: Vec<DeviceUuid>,
     pub(super) settings: MpsSettings,
     /// The static SM partition of each tenant, by its whole name. They live as long as the daemon.
     #[serde(default)]
@@ -47,12 +63,12 @@ pub(super) struct Record {
 
 impl Record {
     /// Of a daemon that is to be started.
-    pub(super) fn new(place: &MpsPlace, device: DeviceUuid, settings: MpsSettings) -> Self {
-        let MpsPlace { index, instance, .. } = place.clone();
+    pub(super) fn new(place: &MpsPlace, served: &Served, settings: MpsSettings) -> Self {
         Self {
-            index,
-            device,
-            instance,
+            index: place.index,
+            device: served.device.clone(),
+            instance: place.instance.clone(),
+            beside: served.beside.clone(),
             settings,
             partitions: BTreeMap::new(),
             pid: None,
@@ -64,14 +80,28 @@ impl Record {
         }
     }
 
-    /// What it serves.
-    pub(super) fn place(&self) -> MpsPlace {
-        MpsPlace { index: self.index, instance: self.instance.clone(), beside: Vec::new() }
+    /// Its devices.
+    pub(super) fn served(&self) -> Served {
+        Served { device: self.device.clone(), beside: self.beside.clone() }
     }
 
-    /// What its clients see, by the only name that no other has.
-    pub(super) fn serves(&self) -> &DeviceUuid {
-        self.instance.as_ref().unwrap_or(&self.device)
+    /// What it serves, where its devices have these numbers now; `None`: one of them is not there.
+    pub(super) fn place(&self, devices: &BTreeMap<u32, DeviceUuid>) -> Option<MpsPlace> {
+        let index_of = |device| devices.iter().find(|(_, own)| *own == device).map(|(index, _)| *index);
+        let beside = self.beside.iter().map(index_of).collect::<Option<Vec<u32>>>()?;
+        Some(MpsPlace { index: index_of(&self.device)?, instance: self.instance.clone(), beside })
+    }
+
+    pub(super) fn device_count(&self) -> usize {
+        1 + self.beside.len()
+    }
+
+    /// What its clients see, by names that no other has.
+    pub(super) fn serves(&self) -> String {
+        match &self.instance {
+            Some(instance) => instance.to_string(),
+            None => self.served().iter().map(DeviceUuid::as_str).collect::<Vec<_>>().join(","),
+        }
     }
 
     /// Its process, where that was written down whole.

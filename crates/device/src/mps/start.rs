@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::process::{CONTROL_PROGRAM, Process};
+use super::record::Record;
 use super::wait::STEP;
 use super::{limits, partition};
 use crate::{DeviceError, MpsSettings};
@@ -21,12 +22,13 @@ const NO_DAEMON: &str = "Cannot find MPS control daemon process";
 /// As `MpsControl::prepare`.
 pub(super) fn begin(
     control: Control<'_>,
-    settings: &MpsSettings,
+    record: &Record,
     child: &mut Child,
 ) -> Result<Process, DeviceError> {
+    let settings = &record.settings;
     wait_for_answer(control, settings, child)?;
     // Before the first server, which takes them.
-    limits::set_defaults(control, settings)?;
+    limits::set_defaults(control, settings, record.device_count())?;
     probe_partitions(control, settings)?;
     Process::find(child.id()).ok_or_else(|| ended(control, settings))
 }

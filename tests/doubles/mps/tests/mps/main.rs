@@ -9,6 +9,7 @@ mod node;
 mod partitions;
 mod refusals;
 mod scopes;
+mod sets;
 mod strangers;
 
 use node::{Node, command, connected, is_root, runs, until};
