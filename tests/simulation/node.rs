@@ -322,7 +322,7 @@ impl Node {
                 mps_partition: None,
                 instance: None,
             };
-            for (name, value) in environment(share, &device, &paths) {
+            for (name, value) in environment(share, std::slice::from_ref(&device), &paths) {
                 variables.retain(|(known, _)| *known != name);
                 variables.push((name, value));
             }
@@ -333,8 +333,8 @@ impl Node {
             // A shell is no program on the device.
             seconds: Some(if work.is_session { SHELL_SECONDS } else { work.seconds }),
             memory_bytes: work.memory_bytes,
-            memory_steps: None,
             environment: variables.into_iter().collect(),
+            ..AttachRequest::default()
         };
         let pid = 1000 + start.job_id.id * 100 + start.job_id.task.unwrap_or(0) * 10 + start.restart_count;
         let client =

@@ -23,7 +23,7 @@ use pillion_core::device::{DeviceDescription, NoticeKind};
 use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::report::{EndOrder, FromAgent, JobSummary, ReportBody, ShareResult};
 use pillion_core::share::Share;
-use pillion_core::{Clock, DecisionId, GresType, JobStart, UnixTime};
+use pillion_core::{Clock, DecisionId, GresType, GresTypes, JobStart, UnixTime};
 use pillion_device::{Backend, DeviceError, DeviceStates};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -208,11 +208,12 @@ impl Devices {
             if share.mechanism().has_instances() && self.sampler.is_over(share.start) {
                 continue;
             }
-            for device in self.devices_of(share) {
-                let others = shares.iter().filter(|other| on(&device, other));
-                match self.mechanisms.prepare(self.backend.as_mut(), &device, others, share) {
+            for group in share.device_groups() {
+                let Ok(devices) = self.node.devices_of(&group) else { continue };
+                let others = shares.iter().filter(|other| devices.iter().any(|device| on(device, other)));
+                match self.mechanisms.prepare(self.backend.as_mut(), &devices, others, share) {
                     Ok(prepared) => {
-                        let own = self.prepared(&device, share.start, prepared);
+                        let own = self.prepared(&devices, share.start, &prepared);
                         self.node.set_own(share.start, own);
                     }
                     Err(error) => {
@@ -328,15 +329,12 @@ impl Devices {
     }
 
     fn left(&mut self, share: &Share) {
-        for device in self.devices_of(share) {
-            let remaining = self.node.shares_on(&device.gres_type);
-            self.mechanisms.left(&device, remaining.iter());
+        let remaining = self.node.all_shares();
+        for group in share.device_groups() {
+            if let Some(device) = self.node.device(group.first()) {
+                self.mechanisms.left(&group, device.mechanism, remaining.iter());
+            }
         }
-    }
-
-    /// Those of a share's devices that are here.
-    fn devices_of(&self, share: &Share) -> Vec<DeviceDescription> {
-        share.gres_types.iter().filter_map(|own| self.node.device(own)).collect()
     }
 
     fn prepare(&mut self, share: Share) {
@@ -363,20 +361,18 @@ impl Devices {
         self.answer(FromAgent::ShareResult(ShareResult { decision_id, start, error, revoked: false }));
     }
 
-    /// One of a share's devices. What of it is the start's own is nothing where there are several: it has all of each.
-    fn try_prepare_on(&mut self, gres_type: &GresType, share: &Share) -> Result<Own, Refusal> {
-        let device = self
-            .node
-            .device(gres_type)
-            .ok_or_else(|| format!("node {} has no device {gres_type}", self.node.name()))?;
-        let others = self.node.shares_on(gres_type);
+    /// One group of a share's devices. What of them is the start's own is nothing where there are several.
+    fn try_prepare_on(&mut self, group: &GresTypes, share: &Share) -> Result<Own, Refusal> {
+        let devices = self.node.devices_of(group)?;
+        let mut others = self.node.all_shares();
+        others.retain(|other| devices.iter().any(|device| on(device, other)));
         // What was planned before it came, or was not heard of.
-        if !others.is_empty() && self.health.has_outsider(device.index) {
+        if !others.is_empty() && devices.iter().any(|device| self.health.has_outsider(device.index)) {
             return Err(FaultKind::Outsider.phrase().to_owned().into());
         }
-        let prepared = self.mechanisms.prepare(self.backend.as_mut(), &device, others.iter(), share);
-        let prepared = prepared.map_err(|error| Refusal::of(&device, &error))?;
-        Ok(self.prepared(&device, share.start, prepared))
+        let prepared = self.mechanisms.prepare(self.backend.as_mut(), &devices, others.iter(), share);
+        let prepared = prepared.map_err(|error| Refusal::of(&devices[0], &error))?;
+        Ok(self.prepared(&devices, share.start, &prepared))
     }
 
     fn try_prepare(&mut self, share: Share) -> Result<(), Refusal> {
@@ -386,8 +382,8 @@ impl Devices {
             return Err(format!("start {other} has device {} without a share", share.gres_types).into());
         }
         let mut own = Own::default();
-        for gres_type in &share.gres_types {
-            own = self.try_prepare_on(gres_type, &share)?;
+        for group in share.device_groups() {
+            own = self.try_prepare_on(&group, &share)?;
         }
         // A job that was requeued leaves the share of its earlier start behind.
         for earlier in self.node.all_shares() {
@@ -402,25 +398,31 @@ impl Devices {
 
     /// Keeps what the others are to be told, and tells operators where a cap is not what the site wants. Returns what is the
     /// tenant's own.
-    fn prepared(&mut self, device: &DeviceDescription, start: JobStart, prepared: Prepared) -> Own {
-        let Prepared { partition, instance, without_partition, without_multi_user, others } = prepared;
+    fn prepared(&mut self, devices: &[DeviceDescription], start: JobStart, prepared: &Prepared) -> Own {
+        for device in devices {
+            self.tell_of_lacks(device, start, prepared);
+        }
+        for (other, name) in &prepared.others {
+            let own = self.node.own(*other);
+            self.node.set_own(*other, Own { mps_partition: Some(name.clone()), ..own });
+        }
+        Own { mps_partition: prepared.partition.clone(), instance: prepared.instance.clone() }
+    }
+
+    fn tell_of_lacks(&mut self, device: &DeviceDescription, start: JobStart, prepared: &Prepared) {
+        let Prepared { partition, without_partition, without_multi_user, .. } = prepared;
         if let Some(reason) = without_multi_user {
             warn!(device = device.index, reason, "no multi-user mode; jobs of one user share the device");
-            self.health.serves_one_user(self.clock.now(), device.index, &reason);
+            self.health.serves_one_user(self.clock.now(), device.index, reason);
         }
-        if let Some(reason) = &without_partition {
+        if let Some(reason) = without_partition {
             warn!(%start, device = device.index, reason, "no static SM partition; the cap is only a cap");
         }
         let is_first = !self.node.shares_on(&device.gres_type).iter().any(|other| other.start != start);
         // One who joins without a cap says nothing of those who have one.
         if is_first || partition.is_some() || without_partition.is_some() {
-            self.health.partitioned(self.clock.now(), device.index, without_partition);
+            self.health.partitioned(self.clock.now(), device.index, without_partition.clone());
         }
-        for (other, name) in others {
-            let own = self.node.own(other);
-            self.node.set_own(other, Own { mps_partition: Some(name), ..own });
-        }
-        Own { mps_partition: partition, instance }
     }
 
     fn revoke(&mut self, decision_id: DecisionId, start: JobStart) {

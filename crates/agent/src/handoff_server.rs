@@ -78,7 +78,7 @@ pub struct HandoffServer {
     pub proc: ProcFs,
     /// Where jobs write their counters.
     pub progress_files: ProgressFiles,
-    /// Where the MPS daemon of a device is found.
+    /// Where the MPS daemon of a share is found.
     pub mps_pipe_directory: PipeFinder,
     /// To the devices.
     pub commands: mpsc::Sender<Command>,
@@ -346,16 +346,15 @@ impl HandoffServer {
             warn!(%start, %error, "the progress file cannot be made");
         }
         let progress = made.ok();
-        let Some((share, device)) =
-            share.and_then(|share| Some((share, self.node.device(share.gres_types.first())?)))
-        else {
+        let devices_of = |share: &Share| self.node.devices_of(&share.gres_types).ok();
+        let Some((share, devices)) = share.and_then(|share| Some((share, devices_of(share)?))) else {
             info!(%start, "no decision for this start; it runs without a cap");
             return HandoffReply { set: share::profiling(progress.as_deref()), ..HandoffReply::unknown() };
         };
-        let mps_pipe_directory = (self.mps_pipe_directory)(&device.gres_type, share.sharing.mig_slot());
+        let mps_pipe_directory = (self.mps_pipe_directory)(share);
         let Own { mps_partition, instance } = self.node.own(share.start);
         let paths = SharePaths { progress, mps_pipe_directory, mps_partition, instance };
-        let set = share::environment(share, &device, &paths);
+        let set = share::environment(share, &devices, &paths);
         HandoffReply {
             verdict: Verdict::Decided,
             decision_id: Some(share.decision_id),

@@ -7,7 +7,7 @@ use crate::share::{Own, ShareTable};
 use pillion_core::device::DeviceDescription;
 use pillion_core::setup::SetupFault;
 use pillion_core::share::Share;
-use pillion_core::{DecisionId, GresType, JobStart, NodeName, SlurmJobId};
+use pillion_core::{DecisionId, GresType, GresTypes, JobStart, NodeName, SlurmJobId};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
@@ -96,6 +96,15 @@ impl Node {
     /// The device that Slurm books under this name.
     pub fn device(&self, gres_type: &GresType) -> Option<DeviceDescription> {
         self.inventory.borrow().device(gres_type).cloned()
+    }
+
+    /// Those that Slurm books under these names, in their order.
+    ///
+    /// # Errors
+    /// A sentence: which is not here.
+    pub fn devices_of(&self, gres_types: &GresTypes) -> Result<Vec<DeviceDescription>, String> {
+        let lacks = |own| format!("node {} has no device {own}", self.name);
+        gres_types.iter().map(|own| self.device(own).ok_or_else(|| lacks(own))).collect()
     }
 
     /// What Slurm books the device with this index under.

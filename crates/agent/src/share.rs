@@ -21,7 +21,7 @@ pub const PROGRESS_VARIABLE: &str = "PILLION_PROGRESS";
 pub struct SharePaths {
     /// Its progress file, where one could be made.
     pub progress: Option<PathBuf>,
-    /// The pipe directory of the MPS daemon of the device, or of its instance.
+    /// The pipe directory of the MPS daemon of its devices, or of its instance.
     pub mps_pipe_directory: PathBuf,
     /// The name of its own SM partition there, where it has one.
     pub mps_partition: Option<String>,
@@ -29,25 +29,28 @@ pub struct SharePaths {
     pub instance: Option<DeviceUuid>,
 }
 
-/// The variables that carry out `share` on `device`, in a fixed order.
+/// The variables that carry out `share` on its `devices`, in a fixed order.
 ///
-/// `none` leaves the choice of the device as Slurm made it.
-pub fn environment(share: &Share, device: &DeviceDescription, paths: &SharePaths) -> Vec<Variable> {
+/// `none` leaves the choice of the devices as Slurm made it.
+pub fn environment(share: &Share, devices: &[DeviceDescription], paths: &SharePaths) -> Vec<Variable> {
     let mut variables = match share.sharing {
         Sharing::Mps { cap, memory_limit_bytes } => {
             let SharePaths { mps_pipe_directory, mps_partition, .. } = paths;
+            let visible: Vec<&DeviceUuid> = devices.iter().map(|device| &device.uuid).collect();
             let limits = (cap, memory_limit_bytes);
-            mechanism::mps::environment(limits, &device.uuid, mps_pipe_directory, mps_partition.as_deref())
+            mechanism::mps::environment(limits, &visible, mps_pipe_directory, mps_partition.as_deref())
         }
         Sharing::MigMps { cap, memory_limit_bytes, .. } => match &paths.instance {
             Some(instance) => {
                 let limits = (cap, memory_limit_bytes);
-                mechanism::mps::environment(limits, instance, &paths.mps_pipe_directory, None)
+                mechanism::mps::environment(limits, &[instance], &paths.mps_pipe_directory, None)
             }
             // Of one that is not there nothing is said.
             None => Vec::new(),
         },
-        Sharing::Ccs { mode } => mechanism::ccs::environment(mode, device),
+        Sharing::Ccs { mode } => {
+            devices.first().map(|device| mechanism::ccs::environment(mode, device)).unwrap_or_default()
+        }
         Sharing::Mig { .. } => paths.instance.as_ref().map(mechanism::mig::environment).unwrap_or_default(),
         Sharing::TimeSliced => Vec::new(),
     };
@@ -238,7 +241,7 @@ pub(crate) mod tests {
     }
 
     fn written(share: &Share) -> Vec<String> {
-        let variables = environment(share, &device(share.mechanism()), &paths());
+        let variables = environment(share, &[device(share.mechanism())], &paths());
         variables.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
     }
 
@@ -284,7 +287,7 @@ pub(crate) mod tests {
         let sharing = Sharing::Mig { profile: slot.profile, start: slot.start };
         let tenant = Share { sharing, ..share(33, Mechanism::TimeSliced) };
         let set =
-            |instance| environment(&tenant, &device(Mechanism::Mps), &SharePaths { instance, ..paths() });
+            |instance| environment(&tenant, &[device(Mechanism::Mps)], &SharePaths { instance, ..paths() });
         let own = set(Some(DeviceUuid::new("MIG-5")));
         assert_eq!(own[0], ("CUDA_VISIBLE_DEVICES".to_owned(), "MIG-5".to_owned()));
         assert!(
@@ -308,7 +311,7 @@ pub(crate) mod tests {
         let pipe = PathBuf::from("/run/pillion/mps/g3-3g.71gb@4/pipe");
         let told = |instance| {
             let paths = SharePaths { instance, mps_pipe_directory: pipe.clone(), ..paths() };
-            let set = environment(&tenant, &device(Mechanism::Mps), &paths);
+            let set = environment(&tenant, &[device(Mechanism::Mps)], &paths);
             assert_eq!(container_bind(&tenant, &paths), Some(pipe.display().to_string()));
             set.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
         };
@@ -329,7 +332,7 @@ pub(crate) mod tests {
     fn a_partition_stands_in_for_the_percentage() {
         let tenant = capped(33, 0.5);
         let paths = SharePaths { mps_partition: Some("GPU-3/Dx4".to_owned()), ..paths() };
-        let variables = environment(&tenant, &device(Mechanism::Mps), &paths);
+        let variables = environment(&tenant, &[device(Mechanism::Mps)], &paths);
         let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
         assert!(!names.contains(&"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "{names:?}");
         assert!(variables.contains(&("CUDA_MPS_SM_PARTITION".to_owned(), "GPU-3/Dx4".to_owned())));
@@ -365,7 +368,7 @@ pub(crate) mod tests {
     #[test]
     fn a_tenant_inherits_nothing_from_the_job_that_submitted_it() {
         let shared = share(33, Mechanism::Mps);
-        let set = environment(&shared, &device(Mechanism::Mps), &paths());
+        let set = environment(&shared, &[device(Mechanism::Mps)], &paths());
         let expected = [
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
             "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
@@ -374,7 +377,7 @@ pub(crate) mod tests {
         ];
         assert_eq!(stale(&shared, &set), expected);
         let card = share(33, Mechanism::Ccs);
-        let set = environment(&card, &device(Mechanism::Ccs), &SharePaths { progress: None, ..paths() });
+        let set = environment(&card, &[device(Mechanism::Ccs)], &SharePaths { progress: None, ..paths() });
         let expected = [&expected[..3], &["CUDA_MPS_PIPE_DIRECTORY", "PILLION_PROGRESS"]].concat();
         assert_eq!(stale(&card, &set), expected);
         let whole = Share { shards: Shards::ALL, ..share(33, Mechanism::TimeSliced) };

@@ -88,6 +88,13 @@ impl Mechanism {
             Self::Ccs | Self::Mig | Self::TimeSliced => false,
         }
     }
+    /// Whether one tenant can have parts of several devices: a daemon can serve a set of them, whose clients see all of it.
+    pub const fn takes_several(self) -> bool {
+        match self {
+            Self::Mps => true,
+            Self::Ccs | Self::Mig | Self::MigMps | Self::TimeSliced => false,
+        }
+    }
     /// Whether tenants are in instances of the device: whoever is in another one is met by nobody, and says nothing of how fast
     /// another is.
     pub const fn has_instances(self) -> bool {

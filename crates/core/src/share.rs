@@ -224,7 +224,7 @@ pub struct Share {
     pub start: JobStart,
     /// Whose job it is.
     pub uid: UserId,
-    /// Its devices, by Slurm's GRES types on this node: one, or several of which it has all.
+    /// Its devices, by Slurm's GRES types on this node: one, several of which it has all, or a set that it shares as one.
     #[serde(rename = "gres_type")]
     pub gres_types: GresTypes,
     /// How it shares the device.
@@ -248,6 +248,13 @@ impl Share {
     /// The most device memory that all its processes together may take; absent = no limit.
     pub fn memory_bytes_max(&self) -> Option<u64> {
         self.sharing.memory_bytes_max(self.memory_bytes)
+    }
+    /// Its devices as they are set up: a set that is shared as one together, all others each by itself.
+    pub fn device_groups(&self) -> Vec<GresTypes> {
+        if self.mechanism().takes_several() {
+            return vec![self.gres_types.clone()];
+        }
+        self.gres_types.iter().cloned().map(GresTypes::from).collect()
     }
     /// Which way the device is shared; turns for a job that has it alone and cannot be joined.
     pub const fn mechanism(&self) -> Mechanism {

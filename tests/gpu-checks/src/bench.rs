@@ -196,7 +196,7 @@ impl Bench {
         let pipe = self.pipe_directory();
         let paths =
             SharePaths { progress: None, mps_pipe_directory: pipe, mps_partition: None, instance: None };
-        environment(&share, &self.device, &paths)
+        environment(&share, std::slice::from_ref(&self.device), &paths)
     }
 
     /// Starts such a client.

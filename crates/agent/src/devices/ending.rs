@@ -94,9 +94,8 @@ impl Devices {
     fn clients(&mut self, start: JobStart) -> Result<(MpsPlace, Vec<Client>), String> {
         let share = self.node.share(start);
         let share = may_be_ended(share.as_ref(), self.sampler.is_tracked(start))?;
-        let device = self.node.device(share.gres_types.first()).ok_or("its device is not here")?;
-        let place = self.mps_place(share, device.index).ok_or("its instance is not there")?;
-        let status = self.backend.mps_on(device.index).and_then(|mps| mps.status(&place));
+        let place = self.mps_place(share)?;
+        let status = self.backend.mps_on(place.index).and_then(|mps| mps.status(&place));
         let status = status.map_err(|error| pillion_core::report(&error))?.ok_or("no MPS daemon runs")?;
         let mut clients = Vec::new();
         for pid in status.client_pids {
@@ -108,12 +107,18 @@ impl Devices {
         Ok((place, clients))
     }
 
-    /// Where the MPS daemon of a share is; `None`: its instance is not there.
-    pub(super) fn mps_place(&self, share: &Share, index: u32) -> Option<MpsPlace> {
+    /// Where the MPS daemon of a share is.
+    ///
+    /// # Errors
+    /// What of it is not there.
+    pub(super) fn mps_place(&self, share: &Share) -> Result<MpsPlace, String> {
+        let mut indexes = self.node.devices_of(&share.gres_types)?.into_iter().map(|device| device.index);
+        let index = indexes.next().ok_or("it has no device")?;
         if !share.mechanism().has_instances() {
-            return Some(MpsPlace::device(index));
+            return Ok(MpsPlace::set(index, indexes.collect()));
         }
-        self.node.own(share.start).instance.map(|instance| MpsPlace::instance(index, instance))
+        let instance = self.node.own(share.start).instance.ok_or("its instance is not there")?;
+        Ok(MpsPlace::instance(index, instance))
     }
 }
 

@@ -13,7 +13,7 @@ impl Devices {
         let share = self.node.share(holding.start);
         let Some(share) = share else { return };
         let Some(limit_bytes) = limit_exceeded(holding, &share) else { return };
-        let Some(place) = self.mps_place(&share, holding.index) else { return };
+        let Ok(place) = self.mps_place(&share) else { return };
         let Holding { index, gres_type, start, memory_bytes, processes } = holding;
         warn!(%start, device = index, %gres_type, memory_bytes, limit_bytes, "over its memory limit; it is ended");
         // Not by how much: operators and neighbours read it.

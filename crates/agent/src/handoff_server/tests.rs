@@ -30,7 +30,7 @@ fn scene() -> Scene {
         clock: Arc::new(ManualClock::default()),
         proc: ProcFs::new("/proc"),
         progress_files: ProgressFiles::new(root).unwrap(),
-        mps_pipe_directory: Box::new(|_, _| "/pipe".into()),
+        mps_pipe_directory: Box::new(|_| "/pipe".into()),
         commands: commands_in,
         reports: reports_in,
     };

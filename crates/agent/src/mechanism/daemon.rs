@@ -1,4 +1,4 @@
-//! The MPS daemon of a device, or of an instance, for its tenants: started with the first, held to the limits of those who are there,
+//! The MPS daemon of a device, of an instance or of a set of devices, for its tenants: started with the first, held to the limits of those who are there,
 //! and, where the site wants that, with compute units of each tenant's own.
 
 use super::error::MechanismError;
@@ -34,10 +34,10 @@ pub struct MpsPolicy {
     pub static_partitions: bool,
 }
 
-/// One who comes to a device or an instance, beside those who hold it.
+/// One who comes to a daemon, beside those who hold it.
 #[derive(Clone, Copy)]
 pub(super) struct Newcomer<'a> {
-    pub(super) served: &'a Served<'a>,
+    pub(super) served: &'a Served,
     pub(super) others: &'a [&'a Share],
     pub(super) share: &'a Share,
 }
@@ -153,7 +153,7 @@ fn partition(control: &mut dyn MpsControl, newcomer: Newcomer<'_>) -> Result<Pre
 /// Those of the daemon.
 pub(super) fn tidy(
     control: &mut dyn MpsControl,
-    served: &Served<'_>,
+    served: &Served,
     shares: &[&Share],
 ) -> Result<(), DeviceError> {
     let names = shares.iter().map(|share| share.start.to_string()).collect();

@@ -2,7 +2,7 @@
 
 use pillion_core::device::Mechanism;
 use pillion_core::mig::MigProfile;
-use pillion_core::{GresType, JobStart, Shards};
+use pillion_core::{GresType, GresTypes, JobStart, Shards};
 use pillion_device::DeviceError;
 use std::path::PathBuf;
 
@@ -28,6 +28,19 @@ pub enum MechanismError {
         held: Mechanism,
         /// How the newcomer should.
         asked: Mechanism,
+    },
+    /// A tenant is there who shares it together with other devices, or without those that the newcomer has besides.
+    #[error(
+        "start {tenant} shares device {gres_type} as one of {held}, and who joins there has just these; {asked} is possible when it has ended"
+    )]
+    OtherSet {
+        gres_type: GresType,
+        /// Who is there.
+        tenant: JobStart,
+        /// The devices that it shares as one.
+        held: GresTypes,
+        /// Those of the newcomer.
+        asked: GresTypes,
     },
     /// Another user is there.
     #[error("device {0} serves another user, and mps.multi_user is off on this node")]

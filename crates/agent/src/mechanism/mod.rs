@@ -3,6 +3,7 @@
 //! ```text
 //! free ── first mps share ──► mps: daemon up ── last share gone ──► draining ── no client left ──► free
 //!  │                                                                   │ first mps share again: mps
+//!  ├── first mps share of a set ──► as mps, on all its devices by one daemon, and taken down together
 //!  ├── first ccs share ──► ccs: one mode ── last share gone ──► draining ── nobody in a part ──► free, mode 1
 //!  ├── each mig share ──► an instance of its own ── its share gone ──► taken away ── the last one gone ──► free, and whole
 //!  ├── mig-mps shares of one user ──► an instance, its daemon up ── the last of them gone ──► daemon ended ──► taken away
@@ -17,6 +18,7 @@ mod daemon;
 mod error;
 pub mod mig;
 pub mod mps;
+mod sets;
 mod undo;
 mod variable;
 
@@ -28,12 +30,12 @@ use daemon::Newcomer;
 use mig::step::Rest;
 use mig::{Mig, MigPolicy};
 use mps::Served;
-use pillion_core::GresType;
 use pillion_core::device::{DeviceDescription, Mechanism};
-use pillion_core::mig::Slot;
 use pillion_core::share::{Share, Sharing};
+use pillion_core::{GresType, GresTypes};
 use pillion_core::{JobStart, UnixTime};
 use pillion_device::{Backend, DeviceError, MpsPlace};
+use sets::gres_types;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tokio::time::Instant;
@@ -78,6 +80,10 @@ pub fn admit<'a>(
             let (tenant, held) = (other.start, other.mechanism());
             return Err(MechanismError::HeldOtherwise { gres_type: gres_type(), tenant, held, asked });
         }
+        if asked.takes_several() && other.gres_types != share.gres_types {
+            let (tenant, held, asked) = (other.start, other.gres_types.clone(), share.gres_types.clone());
+            return Err(MechanismError::OtherSet { gres_type: gres_type(), tenant, held, asked });
+        }
         match share.sharing {
             Sharing::Mps { .. } if !multi_user && other.uid != share.uid => {
                 return Err(MechanismError::OtherUser(gres_type()));
@@ -100,8 +106,8 @@ pub fn admit<'a>(
     }
 }
 
-/// Where the MPS daemon of a device, or of the instance that lies there, and its clients meet.
-pub type PipeFinder = Box<dyn Fn(&GresType, Option<Slot>) -> PathBuf + Send + Sync>;
+/// Where the MPS daemon of a share's devices and its clients meet.
+pub type PipeFinder = Box<dyn Fn(&Share) -> PathBuf + Send + Sync>;
 
 /// Carries the mechanisms of a node's devices.
 #[derive(Debug)]
@@ -111,11 +117,15 @@ pub struct Mechanisms {
     mig: Mig,
     /// Devices whose MPS was found to have no multi-user mode.
     single_user: BTreeSet<GresType>,
-    /// Devices that may have partitions of tenants who have left.
-    untidy: BTreeMap<GresType, Undo>,
-    /// Devices that are to be as nobody's again: their MPS daemon stops as soon as it has no client, their card is whole
+    /// Devices, or sets of them, that may have partitions of tenants who have left.
+    untidy: BTreeMap<GresTypes, Undo>,
+    /// Devices, or sets of them, that are to be as nobody's again: their MPS daemon stops as soon as it has no client, their card is whole
     /// as soon as nobody runs in a part of it. One that fails stays here: nobody else would ever undo its sharing.
-    draining: BTreeMap<GresType, Undo>,
+    draining: BTreeMap<GresTypes, Undo>,
+    /// The devices that the node has had.
+    indexes: BTreeMap<GresType, u32>,
+    /// Whether the daemons of sets that an earlier agent left were looked for.
+    has_found_sets: bool,
 }
 
 impl Mechanisms {
@@ -127,9 +137,11 @@ impl Mechanisms {
         shares: &[Share],
     ) -> Self {
         let (runtime_directory, single_user) = (runtime_directory.to_owned(), BTreeSet::new());
-        let (untidy, draining) = (BTreeMap::new(), BTreeMap::new());
+        let (untidy, draining, indexes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mig = Mig::with(MigPolicy::default(), None, mig::PATIENCE);
-        let mut mechanisms = Self { runtime_directory, policy, mig, single_user, untidy, draining };
+        let has_found_sets = false;
+        let mut mechanisms =
+            Self { runtime_directory, policy, mig, single_user, untidy, draining, indexes, has_found_sets };
         mechanisms.take_up(devices, shares);
         mechanisms
     }
@@ -142,50 +154,61 @@ impl Mechanisms {
 
     /// The node has these too: as with all of them when the agent begins.
     pub fn take_up(&mut self, devices: &[DeviceDescription], shares: &[Share]) {
+        // One of them may be of a set that was not all there.
+        self.has_found_sets = false;
         for device in devices {
+            self.indexes.insert(device.gres_type.clone(), device.index);
             let is_held = shares.iter().any(|share| {
                 share.mechanism() == device.mechanism && share.gres_types.contains(&device.gres_type)
             });
             if device.mechanism.is_set_up() && !is_held {
-                self.draining.insert(device.gres_type.clone(), Undo::default());
+                self.draining.insert(device.gres_type.clone().into(), Undo::default());
             }
             if device.mechanism.has_daemon() {
-                self.untidy.insert(device.gres_type.clone(), Undo::default());
+                self.untidy.insert(device.gres_type.clone().into(), Undo::default());
             }
         }
     }
 
-    /// Says of any device, and of any instance of it, where its MPS daemon and its clients meet.
+    /// Says of any share where its MPS daemon and its clients meet.
     pub fn mps_pipe_finder(&self) -> PipeFinder {
         let runtime_directory = self.runtime_directory.clone();
-        Box::new(move |gres_type, slot| mps::pipe_directory(&runtime_directory, gres_type, slot))
+        Box::new(move |share| mps::pipe_directory_of(&runtime_directory, share))
     }
 
-    /// Sets up what `share` needs. With the same share again it does nothing.
+    /// Sets up what `share` needs on `devices`, one of [`Share::device_groups`], beside `others` who have one of these. With the same
+    /// share again it does nothing.
     ///
     /// # Errors
     /// [`MechanismError`]; then nothing has changed for those who run.
     pub fn prepare<'a>(
         &mut self,
         backend: &mut dyn Backend,
-        device: &DeviceDescription,
+        devices: &[DeviceDescription],
         others: impl Iterator<Item = &'a Share>,
         share: &Share,
     ) -> Result<Prepared, MechanismError> {
+        let [device, beside @ ..] = devices else { return Ok(Prepared::default()) };
         let others: Vec<&Share> = others.collect();
-        let multi_user = self.policy.multi_user && self.has_multi_user(backend, device, share)?;
-        self.admit(device, &others, share, multi_user)?;
+        let served = Served::devices(device, beside);
+        let multi_user = self.policy.multi_user && self.has_multi_user(backend, devices, (&served, share))?;
+        for device in devices {
+            let on_it = others.iter().copied().filter(|other| other.gres_types.contains(&device.gres_type));
+            self.admit(device, on_it, share, multi_user)?;
+        }
         if !share.mechanism().has_instances() {
             // Under MPS, MIG is off.
             let rest = if share.mechanism().has_daemon() { Rest::Off } else { Rest::Whole };
-            let until = self.mig.until();
-            self.mig.make_whole(backend, device, rest, until)?;
+            for device in devices {
+                let until = self.mig.until();
+                self.mig.make_whole(backend, device, rest, until)?;
+            }
         }
         match share.sharing {
             // Whoever is not to share gets no part of a card that could not be made whole yet.
             Sharing::TimeSliced if device.mechanism.has_modes() && self.is_draining(device) => {
                 backend.ccs_on(device.index)?.release(device.index)?;
-                self.draining.remove(&device.gres_type);
+                self.draining.remove(&only(device));
                 Ok(Prepared::default())
             }
             Sharing::TimeSliced => Ok(Prepared::default()),
@@ -193,19 +216,19 @@ impl Mechanisms {
             Sharing::MigMps { .. } => self.prepare_in_instance(backend, device, &others, share),
             Sharing::Ccs { mode } => {
                 backend.ccs_on(device.index)?.prepare(device.index, mode)?;
-                self.draining.remove(&device.gres_type);
+                self.draining.remove(&only(device));
                 Ok(Prepared::default())
             }
             Sharing::Mps { .. } => {
-                let served = Served::device(device);
+                self.make_way(backend, &share.gres_types)?;
                 let newcomer = Newcomer { served: &served, others: &others, share };
-                let prepared = self.prepare_mps(backend, device, newcomer, multi_user);
+                let prepared = self.prepare_mps(backend, devices, newcomer, multi_user);
                 if prepared.is_err() && others.is_empty() {
                     // What was begun for nobody.
-                    self.draining.insert(device.gres_type.clone(), Undo::default());
+                    self.draining.insert(share.gres_types.clone(), Undo::default());
                 }
                 let prepared = prepared?;
-                self.draining.remove(&device.gres_type);
+                self.draining.remove(&share.gres_types);
                 Ok(prepared)
             }
         }
@@ -221,7 +244,7 @@ impl Mechanisms {
     ) -> Result<Prepared, MechanismError> {
         if device.mechanism.has_daemon() && self.is_draining(device) {
             backend.mps_on(device.index)?.release(&MpsPlace::device(device.index))?;
-            self.draining.remove(&device.gres_type);
+            self.draining.remove(&only(device));
         }
         let instance = self.mig.prepare(backend, device, others, share)?;
         Ok(Prepared { instance: Some(instance), ..Prepared::default() })
@@ -250,34 +273,33 @@ impl Mechanisms {
     }
 
     fn is_draining(&self, device: &DeviceDescription) -> bool {
-        self.draining.contains_key(&device.gres_type)
+        self.draining.contains_key(&only(device))
     }
 
-    /// Whether several users may share the device, as far as is known: a daemon that runs serves as it was started.
+    /// Whether several users may share the devices, as far as is known: a daemon that runs serves as it was started.
     fn has_multi_user(
         &self,
         backend: &mut dyn Backend,
-        device: &DeviceDescription,
-        share: &Share,
+        devices: &[DeviceDescription],
+        (served, share): (&Served, &Share),
     ) -> Result<bool, MechanismError> {
-        let is_of_device = share.mechanism().has_daemon() && !share.mechanism().has_instances();
-        if !is_of_device || self.single_user.contains(&device.gres_type) {
+        let is_of_devices = share.mechanism().has_daemon() && !share.mechanism().has_instances();
+        if !is_of_devices || devices.iter().any(|device| self.single_user.contains(&device.gres_type)) {
             return Ok(false);
         }
         let Some(mps) = backend.mps() else { return Ok(true) };
-        let status =
-            mps.status(&MpsPlace::device(device.index))?.filter(|status| status.state.takes_clients());
+        let status = mps.status(&served.place)?.filter(|status| status.state.takes_clients());
         Ok(status.is_none_or(|status| status.settings.multi_user))
     }
 
-    fn admit(
+    fn admit<'a>(
         &self,
         device: &DeviceDescription,
-        others: &[&Share],
+        others: impl Iterator<Item = &'a Share>,
         share: &Share,
         multi_user: bool,
     ) -> Result<(), MechanismError> {
-        admit(device, others.iter().copied(), share, multi_user).map_err(|error| match error {
+        admit(device, others, share, multi_user).map_err(|error| match error {
             MechanismError::OtherUser(gres_type) if self.policy.multi_user => {
                 MechanismError::OneUserOnly(gres_type)
             }
@@ -290,17 +312,19 @@ impl Mechanisms {
     fn prepare_mps(
         &mut self,
         backend: &mut dyn Backend,
-        device: &DeviceDescription,
+        devices: &[DeviceDescription],
         newcomer: Newcomer<'_>,
         multi_user: bool,
     ) -> Result<Prepared, MechanismError> {
-        let Newcomer { others, share, .. } = newcomer;
-        let control = backend.mps_on(device.index)?;
+        let Newcomer { served, others, share } = newcomer;
+        let control = backend.mps_on(served.place.index)?;
         let policy = MpsPolicy { multi_user, ..self.policy };
         match daemon::prepare(control, &self.runtime_directory, policy, newcomer) {
             Err(MechanismError::Device(error @ DeviceError::Unsupported { .. })) if multi_user => {
-                self.single_user.insert(device.gres_type.clone());
-                self.admit(device, others, share, false)?;
+                self.single_user.extend(devices.iter().map(|device| device.gres_type.clone()));
+                for device in devices {
+                    self.admit(device, others.iter().copied(), share, false)?;
+                }
                 let policy = MpsPolicy { multi_user: false, ..self.policy };
                 let prepared = daemon::prepare(control, &self.runtime_directory, policy, newcomer)?;
                 Ok(Prepared { without_multi_user: Some(pillion_core::report(&error)), ..prepared })
@@ -309,11 +333,18 @@ impl Mechanisms {
         }
     }
 
-    /// A tenant has left; `remaining` are those who have not.
-    pub fn left<'a>(&mut self, device: &DeviceDescription, mut remaining: impl Iterator<Item = &'a Share>) {
-        self.untidy.insert(device.gres_type.clone(), Undo::default());
-        if device.mechanism.is_set_up() && !remaining.any(|share| share.mechanism() == device.mechanism) {
-            self.draining.insert(device.gres_type.clone(), Undo::default());
+    /// A tenant has left these devices, one of [`Share::device_groups`], all of which are shared by `mechanism`; `remaining` are those
+    /// who have not.
+    pub fn left<'a>(
+        &mut self,
+        devices: &GresTypes,
+        mechanism: Mechanism,
+        mut remaining: impl Iterator<Item = &'a Share>,
+    ) {
+        self.untidy.insert(devices.clone(), Undo::default());
+        let holds = |share: &Share| share.mechanism() == mechanism && share.device_groups().contains(devices);
+        if mechanism.is_set_up() && !remaining.any(holds) {
+            self.draining.insert(devices.clone(), Undo::default());
         }
     }
 
@@ -322,12 +353,17 @@ impl Mechanisms {
     ///
     /// `shares`: all that the node holds; partitions of other starts are taken back.
     pub fn settle(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
+        self.find_sets(backend, shares);
         self.tidy(backend, devices, shares);
-        try_due(&mut self.draining, devices, "the sharing of a device", |device| match device.mechanism {
-            Mechanism::Mps => backend.mps_on(device.index)?.release(&MpsPlace::device(device.index)),
-            Mechanism::Ccs => backend.ccs_on(device.index)?.release(device.index),
-            // What is cut is settled by itself.
-            Mechanism::Mig | Mechanism::MigMps | Mechanism::TimeSliced => Ok(()),
+        try_due(&mut self.draining, devices, "the sharing of a device", |device, beside| {
+            match device.mechanism {
+                Mechanism::Mps => {
+                    backend.mps_on(device.index)?.release(&Served::devices(device, beside).place)
+                }
+                Mechanism::Ccs => backend.ccs_on(device.index)?.release(device.index),
+                // What is cut is settled by itself.
+                Mechanism::Mig | Mechanism::MigMps | Mechanism::TimeSliced => Ok(()),
+            }
         });
     }
 
@@ -368,12 +404,13 @@ impl Mechanisms {
 
     fn tidy(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
         let mig = &self.mig;
-        try_due(&mut self.untidy, devices, "what is left of a tenant at an MPS daemon", |device| {
+        try_due(&mut self.untidy, devices, "what is left of a tenant at an MPS daemon", |device, beside| {
             let Some(control) = backend.mps() else { return Ok(()) };
-            let on_it = shares.iter().filter(|share| share.gres_types.contains(&device.gres_type));
+            let group = gres_types(device, beside);
+            let on_it = shares.iter().filter(|share| share.device_groups().contains(&group));
             let (inside, whole): (Vec<&Share>, Vec<&Share>) =
                 on_it.partition(|share| share.mechanism().has_instances());
-            daemon::tidy(control, &Served::device(device), &whole)?;
+            daemon::tidy(control, &Served::devices(device, beside), &whole)?;
             for (name, slot, tenants) in mig.shared_instances(device, &inside) {
                 daemon::tidy(control, &Served::instance(device, slot, name), &tenants)?;
             }
@@ -382,29 +419,34 @@ impl Mechanisms {
     }
 }
 
-/// Tries what is due; what is undone, or is on no device any more, is off the list.
+/// Tries what is due; what is undone, or is on no device any more, is off the list. `undo_on`: is told the first device, and those of its
+/// set besides.
 fn try_due(
-    list: &mut BTreeMap<GresType, Undo>,
+    list: &mut BTreeMap<GresTypes, Undo>,
     devices: &[DeviceDescription],
     what: &'static str,
-    mut undo_on: impl FnMut(&DeviceDescription) -> Result<(), DeviceError>,
+    mut undo_on: impl FnMut(&DeviceDescription, &[DeviceDescription]) -> Result<(), DeviceError>,
 ) {
-    list.retain(|gres_type, undo| {
-        let Some(device) = devices.iter().find(|device| device.gres_type == *gres_type) else {
-            return false;
-        };
+    let find = |own: &GresType| devices.iter().find(|device| device.gres_type == *own).cloned();
+    list.retain(|gres_types, undo| {
+        let found: Option<Vec<DeviceDescription>> = gres_types.iter().map(find).collect();
+        let Some([device, beside @ ..]) = found.as_deref() else { return false };
         if !undo.is_due() {
             return true;
         }
-        let Err(error) = undo_on(device) else { return false };
+        let Err(error) = undo_on(device, beside) else { return false };
         let text = pillion_core::report(&error);
         if undo.failed(&error) {
-            warn!(%gres_type, what, error = %text, "what was set up cannot be undone; it is tried again");
+            warn!(%gres_types, what, error = %text, "what was set up cannot be undone; it is tried again");
         } else {
-            debug!(%gres_type, what, error = %text, "what was set up is not undone yet");
+            debug!(%gres_types, what, error = %text, "what was set up is not undone yet");
         }
         true
     });
+}
+
+fn only(device: &DeviceDescription) -> GresTypes {
+    device.gres_type.clone().into()
 }
 
 #[cfg(test)]

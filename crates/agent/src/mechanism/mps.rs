@@ -1,5 +1,5 @@
-//! NVIDIA's Multi-Process Service: one control daemon a device, or an instance of one that tenants of one user share, each in
-//! directories of its own, so that a fault stays where it is. The default directory (`/tmp/nvidia-mps`) is never used: a program that
+//! NVIDIA's Multi-Process Service: one control daemon a device, an instance of one that tenants of one user share, or a set of devices
+//! whose tenants use all of them, each in directories of its own, so that a fault stays where it is. The default directory (`/tmp/nvidia-mps`) is never used: a program that
 //! finds a daemon there by chance would
 //! share what nobody decided.
 
@@ -20,54 +20,61 @@ pub(crate) fn directory(runtime_directory: &Path) -> PathBuf {
     runtime_directory.join("mps")
 }
 
-/// What one daemon serves: a device, or an instance of one.
+/// What one daemon serves: devices that are not cut, most often one, or an instance of one.
 #[derive(Debug, Clone)]
-pub(super) struct Served<'a> {
+pub(super) struct Served {
     pub(super) place: MpsPlace,
-    pub(super) gres_type: &'a GresType,
-    /// Where the instance lies.
-    pub(super) slot: Option<Slot>,
-    /// The memory that its clients share.
-    pub(super) memory_bytes: u64,
+    /// The name of its directory.
+    name: String,
+    /// The memory that its clients share, of each device.
+    memory_bytes: u64,
 }
 
-impl<'a> Served<'a> {
-    /// A device that is not cut.
-    pub(super) fn device(device: &'a DeviceDescription) -> Self {
+impl Served {
+    /// Devices that are not cut: the first, and those that clients see beside it.
+    pub(super) fn devices(first: &DeviceDescription, beside: &[DeviceDescription]) -> Self {
+        let gres_types = std::iter::once(first).chain(beside).map(|device| &device.gres_type);
+        let memory = beside.iter().map(|device| device.memory_bytes);
         Self {
-            place: MpsPlace::device(device.index),
-            gres_type: &device.gres_type,
-            slot: None,
-            memory_bytes: device.memory_bytes,
+            place: MpsPlace::set(first.index, beside.iter().map(|device| device.index).collect()),
+            name: directory_name(gres_types, None),
+            memory_bytes: memory.fold(first.memory_bytes, u64::max),
         }
     }
 
     /// An instance of one. Where the driver does not say how much memory that has, it is the device's that it is held to.
-    pub(super) fn instance(device: &'a DeviceDescription, slot: Slot, name: DeviceUuid) -> Self {
+    pub(super) fn instance(device: &DeviceDescription, slot: Slot, name: DeviceUuid) -> Self {
         let size = device.geometry.as_ref().and_then(|geometry| geometry.size(slot.profile));
         Self {
             place: MpsPlace::instance(device.index, name),
-            gres_type: &device.gres_type,
-            slot: Some(slot),
+            name: directory_name(std::iter::once(&device.gres_type), Some(slot)),
             memory_bytes: size.and_then(|size| size.memory_bytes).unwrap_or(device.memory_bytes),
         }
     }
 }
 
-/// The name of a daemon's directory: of its device, or of its instance there.
-fn directory_name(gres_type: &GresType, slot: Option<Slot>) -> String {
-    slot.map_or_else(|| gres_type.to_string(), |slot| format!("{gres_type}-{slot}"))
+/// The name of a daemon's directory: of its devices, or of its instance there. Without a comma: containers are told paths in lists.
+fn directory_name<'a>(gres_types: impl Iterator<Item = &'a GresType>, slot: Option<Slot>) -> String {
+    let devices = gres_types.map(GresType::as_str).collect::<Vec<_>>().join("+");
+    slot.map_or_else(|| devices.clone(), |slot| format!("{devices}-{slot}"))
 }
 
 /// The same of the daemon whose clients a share's processes are, if they are any's.
 pub(crate) fn directory_name_of(share: &Share) -> Option<String> {
-    let has_daemon = share.mechanism().has_daemon();
-    has_daemon.then(|| directory_name(share.gres_types.first(), share.sharing.mig_slot()))
+    share.mechanism().has_daemon().then(|| name_of(share))
 }
 
-/// Where a daemon and its clients meet. `slot`: of the instance that it serves.
-pub(super) fn pipe_directory(runtime_directory: &Path, gres_type: &GresType, slot: Option<Slot>) -> PathBuf {
-    directory(runtime_directory).join(directory_name(gres_type, slot)).join("pipe")
+fn name_of(share: &Share) -> String {
+    directory_name(share.gres_types.iter(), share.sharing.mig_slot())
+}
+
+/// Where the daemon of a share's devices and its clients meet.
+pub(super) fn pipe_directory_of(runtime_directory: &Path, share: &Share) -> PathBuf {
+    pipe_directory(runtime_directory, &name_of(share))
+}
+
+fn pipe_directory(runtime_directory: &Path, name: &str) -> PathBuf {
+    directory(runtime_directory).join(name).join("pipe")
 }
 
 /// Those of a device's shares whose processes are clients of its daemon.
@@ -75,19 +82,18 @@ pub(super) fn tenants<'a>(shares: impl Iterator<Item = &'a Share>) -> Vec<&'a Sh
     shares.filter(|share| share.mechanism().has_daemon()).collect()
 }
 
-/// How a device's daemon is run for these tenants. It holds every client to the largest limit and cap among them, whatever
+/// How a daemon is run for these tenants. It holds every client to the largest limit and cap among them, whatever
 /// the client's environment says: no less, for it cannot tell one tenant from another.
 pub(super) fn settings(
     runtime_directory: &Path,
-    served: &Served<'_>,
+    served: &Served,
     multi_user: bool,
     tenants: &[&Share],
 ) -> MpsSettings {
     let (cap_default, memory_limit_bytes_default) = largest_limits(tenants, served.memory_bytes);
-    let own = directory(runtime_directory).join(directory_name(served.gres_type, served.slot));
-    let log_directory = own.join("log");
+    let log_directory = directory(runtime_directory).join(&served.name).join("log");
     MpsSettings {
-        pipe_directory: pipe_directory(runtime_directory, served.gres_type, served.slot),
+        pipe_directory: pipe_directory(runtime_directory, &served.name),
         log_directory,
         multi_user,
         partitions: false,
@@ -103,7 +109,7 @@ fn users(tenants: &[&Share]) -> BTreeSet<UserId> {
 }
 
 /// These settings for other tenants.
-pub(super) fn for_tenants(settings: &MpsSettings, served: &Served<'_>, tenants: &[&Share]) -> MpsSettings {
+pub(super) fn for_tenants(settings: &MpsSettings, served: &Served, tenants: &[&Share]) -> MpsSettings {
     let (cap_default, memory_limit_bytes_default) = largest_limits(tenants, served.memory_bytes);
     MpsSettings { users: users(tenants), cap_default, memory_limit_bytes_default, ..settings.clone() }
 }
@@ -133,17 +139,19 @@ fn percent(fraction: f64) -> f64 {
     (fraction * 10_000.0).round() / 100.0
 }
 
-/// The variables of a client. The device, or the instance, goes by its uuid: a daemon that serves one renumbers them.
+/// The variables of a client. What it sees, devices or an instance, goes by uuid: a daemon renumbers what it serves. Limits name all that it
+/// sees and nothing else, by its own numbers: a client that is told a limit of a device that it does not see keeps none, the daemon's neither
+/// (NVIDIA, MPS r615).
 ///
 /// `partition`: the name of the tenant's own SM partition; percentages do not count beside it.
 pub(crate) fn environment(
     (cap, memory_limit_bytes): (Option<Fraction>, Option<u64>),
-    visible: &DeviceUuid,
+    visible: &[&DeviceUuid],
     pipe_directory: &Path,
     partition: Option<&str>,
 ) -> Vec<Variable> {
     let mut variables = vec![
-        ("CUDA_VISIBLE_DEVICES".to_owned(), visible.to_string()),
+        ("CUDA_VISIBLE_DEVICES".to_owned(), listed(visible.iter().map(ToString::to_string))),
         ("CUDA_MPS_PIPE_DIRECTORY".to_owned(), pipe_directory.display().to_string()),
     ];
     if let Some(partition) = partition {
@@ -152,9 +160,14 @@ pub(crate) fn environment(
         variables.push(("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE".to_owned(), percent(cap.value()).to_string()));
     }
     if let Some(bytes) = memory_limit_bytes {
-        variables.push(("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT".to_owned(), format!("0={}M", bytes / MIB)));
+        let limits = (0..visible.len()).map(|number| format!("{number}={}M", bytes / MIB));
+        variables.push(("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT".to_owned(), listed(limits)));
     }
     variables
+}
+
+fn listed(words: impl Iterator<Item = String>) -> String {
+    words.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

@@ -211,16 +211,16 @@ fn a_daemon_comes_with_the_first_tenant_and_goes_when_its_clients_have() {
     let mut driver = Driver::default();
     let mut mechanisms =
         Mechanisms::new(directory.path(), MpsPolicy::default(), &devices, std::slice::from_ref(&tenant));
-    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &tenant).unwrap();
-    let pipe = (mechanisms.mps_pipe_finder())(&devices[0].gres_type, None);
+    mechanisms.prepare(&mut driver, &devices, [].iter(), &tenant).unwrap();
+    let pipe = (mechanisms.mps_pipe_finder())(&tenant);
     assert!(pipe.is_dir());
     assert_eq!(driver.told, [format!("start 3 {}", pipe.display())]);
     mechanisms.settle(&mut driver, &devices, &[]);
-    mechanisms.left(&devices[0], [tenant.clone()].iter());
+    mechanisms.left(&devices[0].gres_type.clone().into(), devices[0].mechanism, [tenant.clone()].iter());
     mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!(driver.told.len(), 1, "a tenant is left");
     driver.client_count = 1;
-    mechanisms.left(&devices[0], [].iter());
+    mechanisms.left(&devices[0].gres_type.clone().into(), devices[0].mechanism, [].iter());
     mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!(driver.told.len(), 1, "a client is left");
     driver.client_count = 0;
@@ -244,11 +244,11 @@ fn limits_follow_the_tenants_as_they_come_and_go() {
         let settings = driver.running.clone().unwrap();
         (settings.cap_default.map(Fraction::value), settings.memory_limit_bytes_default)
     };
-    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &joiner).unwrap();
+    mechanisms.prepare(&mut driver, &devices, [].iter(), &joiner).unwrap();
     assert_eq!(holds(&driver), (Some(0.4), Some(2 << 30)));
-    mechanisms.prepare(&mut driver, &devices[0], [joiner.clone()].iter(), &host).unwrap();
+    mechanisms.prepare(&mut driver, &devices, [joiner.clone()].iter(), &host).unwrap();
     assert_eq!(holds(&driver), (Some(0.6), Some(8 << 30)));
-    mechanisms.left(&devices[0], [joiner.clone()].iter());
+    mechanisms.left(&devices[0].gres_type.clone().into(), devices[0].mechanism, [joiner.clone()].iter());
     mechanisms.settle(&mut driver, &devices, std::slice::from_ref(&joiner));
     assert_eq!(holds(&driver), (Some(0.4), Some(2 << 30)), "the larger has left");
 }
@@ -260,7 +260,7 @@ fn a_new_tenant_stops_the_draining() {
     let mut driver = Driver { client_count: 1, ..Driver::default() };
     let mut mechanisms = Mechanisms::new(directory.path(), MpsPolicy::default(), &devices, &[]);
     mechanisms.settle(&mut driver, &devices, &[]);
-    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(1, Mechanism::Mps)).unwrap();
+    mechanisms.prepare(&mut driver, &devices, [].iter(), &share(1, Mechanism::Mps)).unwrap();
     driver.client_count = 0;
     mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!(driver.told.len(), 1, "started, not stopped");
@@ -272,10 +272,10 @@ fn ccs_tells_the_driver_its_mode() {
     let devices = [device(Mechanism::Ccs)];
     let mut driver = Driver::default();
     let mut mechanisms = Mechanisms::new(directory.path(), MpsPolicy::default(), &devices, &[]);
-    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(1, Mechanism::Ccs)).unwrap();
+    mechanisms.prepare(&mut driver, &devices, [].iter(), &share(1, Mechanism::Ccs)).unwrap();
     mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!(driver.told, ["ccs 3 2"]);
-    mechanisms.left(&devices[0], [].iter());
+    mechanisms.left(&devices[0].gres_type.clone().into(), devices[0].mechanism, [].iter());
     mechanisms.settle(&mut driver, &devices, &[]);
     mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!(driver.told[1..], ["ccs 3 1"], "the next job has the whole card");
@@ -287,18 +287,18 @@ fn who_does_not_share_gets_no_part_of_a_card() {
     let devices = [device(Mechanism::Ccs)];
     let mut driver = Driver::default();
     let mut mechanisms = Mechanisms::new(directory.path(), MpsPolicy::default(), &devices, &[]);
-    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(1, Mechanism::Ccs)).unwrap();
+    mechanisms.prepare(&mut driver, &devices, [].iter(), &share(1, Mechanism::Ccs)).unwrap();
     driver.is_card_busy = true;
-    mechanisms.left(&devices[0], [].iter());
+    mechanisms.left(&devices[0].gres_type.clone().into(), devices[0].mechanism, [].iter());
     mechanisms.settle(&mut driver, &devices, &[]);
     let alone = share(2, Mechanism::TimeSliced);
-    let refused = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &alone).unwrap_err();
+    let refused = mechanisms.prepare(&mut driver, &devices, [].iter(), &alone).unwrap_err();
     assert!(matches!(refused, MechanismError::Device(DeviceError::Busy { index: 3, .. })), "{refused}");
     driver.is_card_busy = false;
-    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &alone).unwrap();
+    mechanisms.prepare(&mut driver, &devices, [].iter(), &alone).unwrap();
     assert_eq!(driver.told, ["ccs 3 2", "ccs 3 1"]);
     driver.is_card_busy = true;
-    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &alone).unwrap();
+    mechanisms.prepare(&mut driver, &devices, [].iter(), &alone).unwrap();
 }
 
 #[test]
@@ -308,9 +308,9 @@ fn a_device_that_was_away_when_its_last_tenant_left_is_whole_when_it_is_back() {
         let devices = [device(mechanism)];
         let mut driver = Driver::default();
         let mut mechanisms = Mechanisms::new(directory.path(), MpsPolicy::default(), &devices, &[]);
-        mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(1, mechanism)).unwrap();
+        mechanisms.prepare(&mut driver, &devices, [].iter(), &share(1, mechanism)).unwrap();
         driver.is_gone = true;
-        mechanisms.left(&devices[0], [].iter());
+        mechanisms.left(&devices[0].gres_type.clone().into(), devices[0].mechanism, [].iter());
         for _ in 0..100 {
             mechanisms.settle(&mut driver, &devices, &[]);
         }
@@ -332,20 +332,20 @@ fn a_site_that_wants_partitions_has_one_a_tenant_until_it_left() {
     let (host, joiner) = (capped(1, 0.6), capped(2, 0.4));
     let mut driver = Driver { has_partitions: true, ..Driver::default() };
     let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
-    let prepared = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &host).unwrap();
+    let prepared = mechanisms.prepare(&mut driver, &devices, [].iter(), &host).unwrap();
     assert_eq!(prepared.partition.as_deref(), Some("GPU-3/1+0"));
-    mechanisms.prepare(&mut driver, &devices[0], [host.clone()].iter(), &joiner).unwrap();
+    mechanisms.prepare(&mut driver, &devices, [host.clone()].iter(), &joiner).unwrap();
     let told = |driver: &mut Driver| std::mem::take(&mut driver.partitions);
     let expected = [r#"keep {"1+0"}"#, "add 1+0 0.6", r#"keep {"1+0", "2+0"}"#, "add 1+0 0.6", "add 2+0 0.4"];
     assert_eq!(told(&mut driver), expected);
-    mechanisms.left(&devices[0], [joiner.clone()].iter());
+    mechanisms.left(&devices[0].gres_type.clone().into(), devices[0].mechanism, [joiner.clone()].iter());
     for _ in 0..2 {
         mechanisms.settle(&mut driver, &devices, std::slice::from_ref(&joiner));
     }
     assert_eq!(told(&mut driver), [r#"keep {"2+0"}"#], "once");
     // The job's own start before a requeue holds nothing of it.
     let again = Share { start: JobStart { restart_count: 1, ..joiner.start }, ..joiner.clone() };
-    mechanisms.prepare(&mut driver, &devices[0], [joiner].iter(), &again).unwrap();
+    mechanisms.prepare(&mut driver, &devices, [joiner].iter(), &again).unwrap();
     assert_eq!(told(&mut driver), [r#"keep {"2+1"}"#, "add 2+1 0.4"]);
 }
 
@@ -356,7 +356,7 @@ fn where_there_are_no_partitions_caps_stay_caps_and_it_is_said() {
     let mut driver = Driver::default();
     let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
     let mut reason = |driver: &mut Driver, share: &Share| {
-        let prepared = mechanisms.prepare(driver, &devices[0], [].iter(), share).unwrap();
+        let prepared = mechanisms.prepare(driver, &devices, [].iter(), share).unwrap();
         assert_eq!(prepared.partition, None);
         prepared.without_partition
     };
@@ -375,12 +375,12 @@ fn a_host_without_a_cap_keeps_its_joiner_s_cap_a_cap() {
     let (host, joiner) = (share(1, Mechanism::Mps), capped(2, 0.3));
     let mut driver = Driver { has_partitions: true, ..Driver::default() };
     let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
-    let prepared = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &host).unwrap();
+    let prepared = mechanisms.prepare(&mut driver, &devices, [].iter(), &host).unwrap();
     assert_eq!(prepared, Prepared::default(), "nothing reserved, nothing to tell");
     // It dies: started anew it is what it was.
     for state in [MpsState::Up, MpsState::Died] {
         driver.state = state;
-        let prepared = mechanisms.prepare(&mut driver, &devices[0], [host.clone()].iter(), &joiner).unwrap();
+        let prepared = mechanisms.prepare(&mut driver, &devices, [host.clone()].iter(), &joiner).unwrap();
         assert_eq!((prepared.partition, driver.running.as_ref().unwrap().partitions), (None, false));
         assert!(prepared.without_partition.is_some());
     }
@@ -394,8 +394,8 @@ fn a_joiner_without_a_cap_takes_what_is_left() {
     let (host, joiner) = (capped(1, 0.3), share(2, Mechanism::Mps));
     let mut driver = Driver { has_partitions: true, ..Driver::default() };
     let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
-    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &host).unwrap();
-    let prepared = mechanisms.prepare(&mut driver, &devices[0], [host].iter(), &joiner).unwrap();
+    mechanisms.prepare(&mut driver, &devices, [].iter(), &host).unwrap();
+    let prepared = mechanisms.prepare(&mut driver, &devices, [host].iter(), &joiner).unwrap();
     assert_eq!(prepared.partition.as_deref(), Some("GPU-3/2+0"));
     assert_eq!(
         driver.partitions.last().map(String::as_str),
@@ -410,14 +410,14 @@ fn a_daemon_that_serves_nobody_is_started_anew_without_partitions() {
     let devices = [device(Mechanism::Mps)];
     let mut driver = Driver { has_partitions: true, client_count: 1, ..Driver::default() };
     let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
-    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &capped(1, 0.3)).unwrap();
+    mechanisms.prepare(&mut driver, &devices, [].iter(), &capped(1, 0.3)).unwrap();
     let newcomer = share(2, Mechanism::Mps);
-    let prepared = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &newcomer).unwrap();
+    let prepared = mechanisms.prepare(&mut driver, &devices, [].iter(), &newcomer).unwrap();
     assert!(prepared.partition.is_some(), "a client of before keeps the daemon as it is");
     driver.client_count = 0;
-    let again = mechanisms.prepare(&mut driver, &devices[0], [newcomer.clone()].iter(), &newcomer).unwrap();
+    let again = mechanisms.prepare(&mut driver, &devices, [newcomer.clone()].iter(), &newcomer).unwrap();
     assert!(again.partition.is_some(), "its own partition stays");
-    let next = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(3, Mechanism::Mps)).unwrap();
+    let next = mechanisms.prepare(&mut driver, &devices, [].iter(), &share(3, Mechanism::Mps)).unwrap();
     assert_eq!((next, driver.running.unwrap().partitions), (Prepared::default(), false));
 }
 
@@ -427,13 +427,13 @@ fn a_daemon_that_died_gives_those_who_are_there_their_partitions_again() {
     let devices = [device(Mechanism::Mps)];
     let others = [share(1, Mechanism::Mps), capped(2, 0.3)];
     for state in [Some(MpsState::Died), None] {
-        let settings = mps::settings(directory.path(), &Served::device(&devices[0]), false, &[]);
+        let settings = mps::settings(directory.path(), &Served::devices(&devices[0], &[]), false, &[]);
         let running = state.map(|_| MpsSettings { partitions: true, ..settings });
         let state = state.unwrap_or(MpsState::Up);
         let mut driver = Driver { has_partitions: true, running, state, ..Driver::default() };
         let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
         let newcomer = capped(3, 0.2);
-        let prepared = mechanisms.prepare(&mut driver, &devices[0], others.iter(), &newcomer).unwrap();
+        let prepared = mechanisms.prepare(&mut driver, &devices, others.iter(), &newcomer).unwrap();
         assert_eq!(driver.partitions[1..], ["add 2+0 0.3", "add 1+0 1", "add 3+0 0.2"], "caps first");
         let names: Vec<String> =
             prepared.others.iter().map(|(start, name)| format!("{start} {name}")).collect();
@@ -451,17 +451,17 @@ fn where_mps_serves_one_user_those_of_one_user_share_and_it_is_said_once() {
         let mut mechanisms = Mechanisms::new(directory.path(), policy, &devices, &[]);
         let (host, joiner) = (capped(1, 0.6), capped(2, 0.4));
         let others = [host.clone()];
-        let first = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &host).unwrap();
+        let first = mechanisms.prepare(&mut driver, &devices, [].iter(), &host).unwrap();
         let expected = "device 3 cannot do this: it does not know -multiuser-server";
         assert_eq!(first.without_multi_user.as_deref(), Some(expected));
         assert!(driver.running.as_ref().is_some_and(|settings| !settings.multi_user));
-        let second = mechanisms.prepare(&mut driver, &devices[0], others.iter(), &joiner).unwrap();
+        let second = mechanisms.prepare(&mut driver, &devices, others.iter(), &joiner).unwrap();
         assert_eq!(second.without_multi_user, None, "told already");
         // The next agent finds the daemon as it was started.
         for mut mechanisms in [mechanisms, Mechanisms::new(directory.path(), policy, &devices, &others)] {
-            mechanisms.prepare(&mut driver, &devices[0], others.iter(), &joiner).unwrap();
+            mechanisms.prepare(&mut driver, &devices, others.iter(), &joiner).unwrap();
             let stranger = Share { uid: UserId(1001), ..joiner.clone() };
-            let refused = mechanisms.prepare(&mut driver, &devices[0], others.iter(), &stranger).unwrap_err();
+            let refused = mechanisms.prepare(&mut driver, &devices, others.iter(), &stranger).unwrap_err();
             assert!(matches!(refused, MechanismError::OneUserOnly(_)), "{refused}");
         }
     }
@@ -476,8 +476,8 @@ fn where_mps_serves_several_users_they_share() {
     let mut mechanisms = Mechanisms::new(directory.path(), policy, &devices, &[]);
     let host = share(1, Mechanism::Mps);
     let joiner = Share { uid: UserId(1001), ..share(2, Mechanism::Mps) };
-    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &host).unwrap();
-    let prepared = mechanisms.prepare(&mut driver, &devices[0], [host].iter(), &joiner).unwrap();
+    mechanisms.prepare(&mut driver, &devices, [].iter(), &host).unwrap();
+    let prepared = mechanisms.prepare(&mut driver, &devices, [host].iter(), &joiner).unwrap();
     assert_eq!(prepared, Prepared::default());
 }
 
@@ -489,7 +489,7 @@ fn a_daemon_that_was_started_for_a_share_that_failed_is_stopped() {
     let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
     mechanisms.settle(&mut driver, &devices, &[]);
     driver.told.clear();
-    assert!(mechanisms.prepare(&mut driver, &devices[0], [].iter(), &capped(1, 0.6)).is_err());
+    assert!(mechanisms.prepare(&mut driver, &devices, [].iter(), &capped(1, 0.6)).is_err());
     assert!(driver.running.is_some());
     mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!((driver.running, driver.told.last().map(String::as_str)), (None, Some("stop 3")));

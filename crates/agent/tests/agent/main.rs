@@ -20,6 +20,8 @@ mod scheduler;
 #[cfg(test)]
 mod session;
 #[cfg(test)]
+mod sets;
+#[cfg(test)]
 mod task;
 
 use node::TestNode;

@@ -235,6 +235,12 @@ impl TestNode {
         self.start_asking("", &request)
     }
 
+    /// A task of a job of two devices, which works on both.
+    pub(crate) fn start_wide_task(&self, job: u32) -> Task {
+        let request = HandoffRequest { devices: vec![0, 1], ..Self::request(job, 0, Some("yes")) };
+        self.start_asking("", &request)
+    }
+
     fn start_asking(&self, variable: &str, request: &HandoffRequest) -> Task {
         let job = request.start.job_id;
         let answer = self.path(&format!("task-{job}-{}.json", request.step_id));

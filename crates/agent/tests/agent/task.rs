@@ -154,21 +154,23 @@ fn the_task_itself() {
         environment.remove(&name);
     }
     // A step of an interactive job says nothing of it.
-    let device = request.devices.first().copied().unwrap_or(1).to_string();
-    environment.entry("CUDA_VISIBLE_DEVICES".into()).or_insert_with(|| device.clone());
-    environment.entry("SLURM_JOB_GPUS".into()).or_insert(device);
-    let attach = AttachRequest {
+    let devices = if request.devices.is_empty() { vec![1] } else { request.devices.clone() };
+    let list = devices.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    environment.entry("CUDA_VISIBLE_DEVICES".into()).or_insert_with(|| list.clone());
+    environment.entry("SLURM_JOB_GPUS".into()).or_insert(list);
+    let attach = |device| AttachRequest {
         workload: "resnet50-train".into(),
-        batch_size: None,
         seconds: Some(600.0),
         memory_bytes: Some(1 << 30),
-        memory_steps: None,
-        environment,
+        environment: environment.clone(),
+        device,
+        ..AttachRequest::default()
     };
     let answer = path(ANSWER);
     std::fs::write(answer.with_extension("new"), serde_json::to_vec(&reply).unwrap()).unwrap();
     std::fs::rename(answer.with_extension("new"), &answer).unwrap();
-    let _connection = JobConnection::open(path(DEVICE_SOCKET), attach).expect("a device");
+    let open = |device| JobConnection::open(path(DEVICE_SOCKET), attach(device)).expect("a device");
+    let _on_each: Vec<JobConnection> = (0..devices.len()).map(open).collect();
     let progress = reply.set.iter().find(|(name, _)| name == "PILLION_PROGRESS").map(|(_, path)| path);
     for step in 1.. {
         if let Some(path) = progress {

@@ -34,6 +34,9 @@ struct Arguments {
     /// In how many steps it comes to that, spread over all of its work: 1 to 1000. Otherwise in one, early on
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     memory_steps: Option<u32>,
+    /// Which of the devices that it sees it takes, as its environment numbers them
+    #[arg(long, default_value_t = 0)]
+    device: usize,
     /// Also write the result line to this file
     #[arg(long)]
     result: Option<PathBuf>,
@@ -127,6 +130,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         memory_bytes: arguments.memory,
         memory_steps: arguments.memory_steps,
         environment: environment.clone(),
+        device: arguments.device,
     };
     let mut counter = variable("PILLION_PROGRESS").map(|path| open_counter(&path)).transpose()?;
     let mut job = JobConnection::open(socket, request)?;

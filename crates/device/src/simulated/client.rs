@@ -26,6 +26,9 @@ pub struct AttachRequest {
     pub memory_steps: Option<u32>,
     /// The variables that the driver reads.
     pub environment: Environment,
+    /// Which of the devices that it sees it takes, by its own numbers. A process that uses several takes each by a request of its own.
+    #[serde(default)]
+    pub device: usize,
 }
 
 /// How far a process is.

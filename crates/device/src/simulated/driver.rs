@@ -182,7 +182,7 @@ pub(super) enum PinnedLimit {
     Dropped,
 }
 
-/// Finds the device of a process.
+/// Finds the device of a process: of those that it sees the one with this number.
 ///
 /// `constrained`: the job's cgroup shows only the devices of `SLURM_JOB_GPUS`, and indexes count among those.
 ///
@@ -190,14 +190,14 @@ pub(super) enum PinnedLimit {
 /// [`ClientError::NoDevice`] or [`ClientError::Initialization`], naming the variable.
 pub(super) fn resolve(
     vendor: Vendor,
-    environment: &Environment,
+    (environment, number): (&Environment, usize),
     slots: &[Slot],
     constrained: bool,
 ) -> Result<Claim, ClientError> {
     let slots: Vec<&Slot> = if constrained { in_cgroup(environment, slots) } else { slots.iter().collect() };
     match vendor {
-        Vendor::Nvidia => cuda(environment, &slots),
-        Vendor::Intel => level_zero(environment, &slots),
+        Vendor::Nvidia => cuda((environment, number), &slots),
+        Vendor::Intel => level_zero((environment, number), &slots),
     }
 }
 
@@ -207,7 +207,7 @@ fn in_cgroup<'a>(environment: &Environment, slots: &'a [Slot]) -> Vec<&'a Slot> 
     slots.iter().filter(|slot| indexes.contains(&slot.index)).collect()
 }
 
-fn cuda(environment: &Environment, slots: &[&Slot]) -> Result<Claim, ClientError> {
+fn cuda((environment, number): (&Environment, usize), slots: &[&Slot]) -> Result<Claim, ClientError> {
     let pipe = environment.get("CUDA_MPS_PIPE_DIRECTORY").map_or(MPS_PIPE_DIRECTORY_DEFAULT, String::as_str);
     let mut served: Vec<(usize, Slot)> = slots.iter().filter_map(|slot| slot.served_at(pipe)).collect();
     // A control daemon shows its clients what it serves only, numbered from 0.
@@ -216,7 +216,7 @@ fn cuda(environment: &Environment, slots: &[&Slot]) -> Result<Claim, ClientError
     let seen: Vec<&Slot> =
         if is_client { served.iter().map(|(_, slot)| slot).collect() } else { slots.to_vec() };
     let visible = cuda_visible(environment.get("CUDA_VISIBLE_DEVICES").map(String::as_str), &seen);
-    let Some((device, instance)) = visible.first().copied() else {
+    let Some((device, instance)) = visible.get(number).copied() else {
         return Err(ClientError::NoDevice {
             reason: format!(
                 "no CUDA-capable device is detected (CUDA_VISIBLE_DEVICES={}, {} of {} devices to choose from)",
@@ -317,7 +317,7 @@ fn memory_limit(text: &str, index: u32, visible: &[Seen<'_>]) -> Result<PinnedLi
     Ok(if is_dropped { PinnedLimit::Dropped } else { limit })
 }
 
-fn level_zero(environment: &Environment, slots: &[&Slot]) -> Result<Claim, ClientError> {
+fn level_zero((environment, number): (&Environment, usize), slots: &[&Slot]) -> Result<Claim, ClientError> {
     let composite = match environment.get("ZE_FLAT_DEVICE_HIERARCHY").map_or("FLAT", String::as_str) {
         "COMPOSITE" => true,
         "FLAT" | "COMBINED" => false,
@@ -331,7 +331,7 @@ fn level_zero(environment: &Environment, slots: &[&Slot]) -> Result<Claim, Clien
     };
     let mask = environment.get("ZE_AFFINITY_MASK").map(String::as_str);
     let visible = affinity(mask, composite, slots);
-    let Some(device) = visible.first() else {
+    let Some(device) = visible.get(number) else {
         return Err(ClientError::NoDevice {
             reason: format!(
                 "ZE_AFFINITY_MASK={} names none of the {} tiles",

@@ -210,7 +210,8 @@ impl Machine {
         let workload = found.map_err(|unknown| ClientError::Invalid { reason: unknown.to_string() })?;
         let slots: Vec<Slot> = self.devices.iter().map(|device| device.slot(uid)).collect();
         let vendor = self.devices[0].hardware.vendor;
-        let claim = resolve(vendor, &request.environment, &slots, self.config.constrain_devices)?;
+        let claim =
+            resolve(vendor, (&request.environment, request.device), &slots, self.config.constrain_devices)?;
         let device = &self.devices[claim.index as usize];
         if let Some(reason) = &device.lost {
             return Err(ClientError::Lost { index: claim.index, reason: reason.clone() });

@@ -28,8 +28,8 @@ pub enum InvalidField {
     /// Devices that no job can have together.
     #[error(transparent)]
     Devices(#[from] InvalidGresTypes),
-    /// A part of each of several devices.
-    #[error("a share of {0} is of parts of several devices; a job of several has all of each")]
+    /// A part of each of several devices, by a mechanism that shares each by itself.
+    #[error("a share of {0} is of parts of several devices; only mps shares several as one")]
     PartsOfSeveral(String),
     /// Text that is no name.
     #[error("{field} is '{text}'; allowed are letters, digits and ._-+:/, at most 128")]

@@ -74,11 +74,13 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
     })
 }
 
-/// Whoever has several devices has all of each.
+/// Whoever has several devices has all of each, or a set that is shared as one.
 fn checked_devices(text: &str, sharing: Sharing, shards: Shards) -> Result<GresTypes, InvalidField> {
     let each = text.split(',').map(|one| field::name("gres_type", one.to_owned()).map(GresType));
     let all = GresTypes::try_new(each.collect::<Result<_, _>>()?)?;
-    if all.count() > 1 && (sharing.mechanism().is_set_up() || shards != Shards::ALL) {
+    let mechanism = sharing.mechanism();
+    let are_whole = !mechanism.is_set_up() && shards == Shards::ALL;
+    if all.count() > 1 && !are_whole && !mechanism.takes_several() {
         return Err(InvalidField::PartsOfSeveral(quoted(text)));
     }
     Ok(all)

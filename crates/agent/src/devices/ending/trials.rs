@@ -158,7 +158,7 @@ impl World {
             workload: "gemm-hog".to_owned(),
             seconds: Some(1e8),
             memory_bytes: Some(1 << 30),
-            environment: environment(&share, &device, &paths).into_iter().collect(),
+            environment: environment(&share, std::slice::from_ref(&device), &paths).into_iter().collect(),
             ..AttachRequest::default()
         };
         let group = self.directory.path().join(format!("cgroup/system.slice/slurmstepd.scope/job_{job}"));

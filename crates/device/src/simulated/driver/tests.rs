@@ -21,11 +21,11 @@ fn environment(pairs: &[(&str, &str)]) -> Environment {
 }
 
 fn nvidia(daemon_on: Option<u32>, pairs: &[(&str, &str)]) -> Result<Claim, ClientError> {
-    resolve(Vendor::Nvidia, &environment(pairs), &slots(daemon_on), false)
+    resolve(Vendor::Nvidia, (&environment(pairs), 0), &slots(daemon_on), false)
 }
 
 fn intel(pairs: &[(&str, &str)]) -> Result<Claim, ClientError> {
-    resolve(Vendor::Intel, &environment(pairs), &slots(None), false)
+    resolve(Vendor::Intel, (&environment(pairs), 0), &slots(None), false)
 }
 
 const PIPE: (&str, &str) = ("CUDA_MPS_PIPE_DIRECTORY", "/run/mps/2/pipe/");
@@ -51,7 +51,7 @@ fn of_a_cut_device_a_process_sees_the_instance_that_it_names_else_the_first() {
     slots[2].instances = Some(Vec::new());
     let claim = |value: Option<&str>| {
         let pairs: Vec<(&str, &str)> = value.iter().map(|value| ("CUDA_VISIBLE_DEVICES", *value)).collect();
-        let claim = resolve(Vendor::Nvidia, &environment(&pairs), &slots, false);
+        let claim = resolve(Vendor::Nvidia, (&environment(&pairs), 0), &slots, false);
         claim.map(|claim| (claim.index, claim.instance)).ok()
     };
     assert_eq!(claim(None), Some((0, None)));
@@ -113,15 +113,17 @@ fn a_client_of_a_daemon_of_several_sees_them_in_its_order_with_a_limit_each() {
         let directory = PathBuf::from("/run/mps/2/pipe");
         slots[index].mps_pipes.push(Pipe { instance: None, directory, order });
     }
-    let claim = |visible: &str, limit: &str| {
+    let of_number = |number, visible: &str, limit: &str| {
         let pairs = [PIPE, ("CUDA_VISIBLE_DEVICES", visible), ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", limit)];
-        let claim = resolve(Vendor::Nvidia, &environment(&pairs), &slots, false).ok()?;
+        let claim = resolve(Vendor::Nvidia, (&environment(&pairs), number), &slots, false).ok()?;
         let Access::Mps { memory_limit, .. } = claim.access else { panic!("no client") };
         Some((claim.index, memory_limit))
     };
-    let limits = "0=1G,1=2G";
+    let (claim, limits) = (|visible: &str, limit: &str| of_number(0, visible, limit), "0=1G,1=2G");
     assert_eq!(claim("0,1", limits), Some((3, PinnedLimit::Bytes(1 << 30))));
     assert_eq!(claim("GPU-1000-aa,GPU-3000-aa", limits), Some((1, PinnedLimit::Bytes(1 << 30))));
+    assert_eq!(of_number(1, "0,1", limits), Some((1, PinnedLimit::Bytes(2 << 30))));
+    assert_eq!(of_number(2, "0,1", limits), None);
     // Who narrows what he sees, and not his limits, has none.
     assert_eq!(claim("1", limits), Some((1, PinnedLimit::Dropped)));
     assert_eq!(claim("1", "GPU-1000-aa=3G"), Some((1, PinnedLimit::Bytes(3 << 30))));
@@ -132,7 +134,7 @@ fn a_client_of_a_daemon_of_several_sees_them_in_its_order_with_a_limit_each() {
 #[test]
 fn in_a_cgroup_indexes_count_among_the_jobs_devices() {
     let inside = |pairs: &[(&str, &str)]| {
-        resolve(Vendor::Nvidia, &environment(pairs), &slots(None), true).map(|claim| claim.index)
+        resolve(Vendor::Nvidia, (&environment(pairs), 0), &slots(None), true).map(|claim| claim.index)
     };
     assert_eq!(inside(&[("SLURM_JOB_GPUS", "3"), ("CUDA_VISIBLE_DEVICES", "0")]), Ok(3));
     assert!(inside(&[("SLURM_JOB_GPUS", "3"), ("CUDA_VISIBLE_DEVICES", "3")]).is_err());
