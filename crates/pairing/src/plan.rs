@@ -30,13 +30,14 @@ impl Plan {
     }
 }
 
-/// Jobs to be started on one device, all of which share it by the same mechanism; or one job on several devices.
+/// Jobs to be started on one device, or on a set of several, all of which share it by the same mechanism; or one job that has several
+/// devices to itself.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "PairingDocument")]
 pub struct Pairing {
     /// The node that the members are pinned to.
     pub node: NodeName,
-    /// The device of that node, by the GRES type that Slurm has for it; several for one job that has all of them.
+    /// The device of that node, by the GRES type that Slurm has for it; several that each of the members has.
     #[serde(rename = "gres_type")]
     pub gres_types: GresTypes,
     /// The device's model, by which the profiles were looked up.
@@ -45,7 +46,7 @@ pub struct Pairing {
     pub joins: Option<DecisionId>,
     /// Who starts here, the host first.
     pub members: Vec<Member>,
-    /// Expected sum of all tenants' speed fractions less one (0 for a job alone).
+    /// Expected sum of all tenants' speed fractions less one (0 for a job alone), for each of its devices.
     pub gain: f64,
     /// That it is a trial, which the bounds do not admit: how probably all keep their promises; absent = it is none.
     pub trial: Option<Fraction>,

@@ -145,6 +145,7 @@ impl TryFrom<String> for Objective {
 /// The site's policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct Policy {
     /// Who may share with whom.
     pub users: UserPolicy,
@@ -157,6 +158,9 @@ pub struct Policy {
     /// Whether two jobs of one user may have one MIG instance together, by an MPS daemon of its own.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub share_instances: bool,
+    /// Whether jobs of several GPUs share them with others of as many, by one MPS daemon for the set.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub share_wide: bool,
     /// What a plan maximises within its promises.
     pub objective: Objective,
     /// The promise to jobs that name none.
@@ -273,6 +277,7 @@ impl Default for Policy {
             watch_believes: UserPolicy::SameUser,
             isolation: Isolation::Shared,
             share_instances: false,
+            share_wide: false,
             objective: Objective::Throughput,
             slowdown_ratio_max: SlowdownRatio::try_promise(1.25).expect("1.25 is a promise"),
             memory_margin_fraction: 0.05,

@@ -107,6 +107,7 @@ pub(crate) fn tenant(id: u32, workload: &str, seconds: u64) -> Tenant {
         rules: None,
         guest: None,
         session: None,
+        set: None,
     }
 }
 

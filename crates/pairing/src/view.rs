@@ -217,6 +217,9 @@ pub struct Tenant {
     /// It is interactive; absent = it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Box<Session>>,
+    /// The devices of the node that it has, this among them; absent = this one only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<GresTypes>,
 }
 
 impl Tenant {

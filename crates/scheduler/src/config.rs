@@ -95,6 +95,7 @@ fn policy(config: &PolicyConfig) -> Policy {
         isolation: wall(isolation),
         guests: beside(guests),
         share_instances,
+        share_wide: standard.share_wide,
         objective: match objective {
             Objective::Throughput => Aim::Throughput,
             Objective::Energy => Aim::Energy,
@@ -240,6 +241,7 @@ mod tests {
             watch_believes: UserPolicy::SameAccount,
             isolation: Wall::Hard,
             share_instances: true,
+            share_wide: false,
             objective: Aim::ThroughputPerWatt,
             slowdown_ratio_max: SlowdownRatio::try_promise(1.5).unwrap(),
             memory_margin_fraction: 0.25,

@@ -222,6 +222,7 @@ fn device(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32, is_busy: bool
         rules: None,
         guest: None,
         session: None,
+        set: None,
     };
     DeviceView {
         node: node_name(number / DEVICES_PER_NODE),

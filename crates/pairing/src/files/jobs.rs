@@ -136,6 +136,7 @@ pub(super) fn read_running(
             rules: None,
             guest: None,
             session: None,
+            set: None,
         };
         let shards_free = 100 - u32::from(shards.count());
         devices.push(DeviceView { shards_free, tenants: vec![tenant], ..ground.device(devices.len()) });

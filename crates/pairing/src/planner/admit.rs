@@ -238,7 +238,9 @@ pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), 
     let tenants_max = copies::tenants_max(wanted, are_copies, device.mechanism);
     let is_full = device.tenants.len() >= tenants_max.min(mode_max) as usize;
     let has_instances = device.tenants.iter().any(|tenant| tenant.sharing.mechanism().has_instances());
-    if device.tenants.is_empty() || !are_together || has_instances {
+    // Whoever has several devices shares them with those only who have just these (`whole::sets`).
+    let has_others = device.tenants.iter().any(|tenant| tenant.set.is_some());
+    if device.tenants.is_empty() || !are_together || has_instances || has_others {
         return Err(Reason::NotShareable);
     }
     if device.shards_free < copies::shards_min(copies::climb(wanted, are_copies)) || is_full {

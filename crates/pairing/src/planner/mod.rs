@@ -60,7 +60,7 @@ use considered::Considered;
 /// Each waiting job stands exactly once, in `pairings` or in `left_waiting`. Pure and deterministic: equal input gives an
 /// equal plan.
 pub fn plan(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) -> Plan {
-    whole::plan_around(view, model.name(), |view| {
+    whole::plan_around(view, (model.name(), policy), |view| {
         // 1. What is alike.
         let context = PlanContext::new(view, model, policy);
         plan_in(&Evaluator::new(&context), false)
@@ -86,7 +86,7 @@ pub fn pairings(
     effort: Effort,
 ) -> Vec<Pairing> {
     let model = Unexplained(model);
-    let plan = whole::plan_around(view, model.name(), |view| {
+    let plan = whole::plan_around(view, (model.name(), policy), |view| {
         let mut context = PlanContext::new(view, &model, policy);
         context.is_thorough &= effort == Effort::OfPlan;
         plan_in(&Evaluator::new(&context), true)
@@ -132,7 +132,7 @@ pub(crate) fn plan_with_considered(
     policy: &Policy,
 ) -> (Plan, Vec<Considered>) {
     let mut all = Vec::new();
-    let plan = whole::plan_around(view, model.name(), |view| {
+    let plan = whole::plan_around(view, (model.name(), policy), |view| {
         let context = PlanContext::new(view, model, policy);
         let evaluator = Evaluator::new(&context);
         let plan = plan_in(&evaluator, false);

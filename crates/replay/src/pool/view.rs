@@ -190,6 +190,7 @@ impl Pool<'_> {
             rules: None,
             guest: None,
             session: None,
+            set: None,
         }
     }
 

@@ -230,6 +230,7 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, sources: Sou
             let is_idle = sources.idle_sessions.contains(&plan.start);
             Box::new(Session::new(plan.workload.clone(), &decision.device_model, is_idle))
         }),
+        set: decision.gres_types.only().is_none().then(|| decision.gres_types.clone()),
     }
 }
 

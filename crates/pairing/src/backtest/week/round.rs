@@ -165,6 +165,7 @@ fn first_run(week: &Week<'_>, so_far: &WorkloadProfile, at: u32) -> Tenant {
         rules: None,
         guest: None,
         session: None,
+        set: None,
     }
 }
 

@@ -1,5 +1,5 @@
 //! Step 0: jobs that get whole devices, which nobody shares with them: *wide* ones, of several devices of a node, and *plain* ones,
-//! which did not ask for co-location. They are given theirs at their turn in the queue; jobs that may share are planned afterwards,
+//! which did not ask for co-location. Where the site has it so (`policy.share_wide`) wide ones share a set of devices ([`sets`]). They are given theirs at their turn in the queue; jobs that may share are planned afterwards,
 //! on what is left, as if there were no others.
 //!
 //! A wide job that has to wait would wait for ever where every device that falls free goes to the next small one, and a plain one
@@ -13,19 +13,23 @@
 //! 1. Walk the queue: such a job takes devices or has some set apart, one that may share is taken to use one ([`floor`]).
 //! 2. Plan the others without what was taken and set apart.
 //! 3. Plan what was set apart for those of them that were left and end in time.
+//! 4. Where wide jobs may share, plan those of each width once more, on the sets that they were given and on those that may be joined.
 
 mod floor;
 mod near;
+mod sets;
 #[cfg(test)]
 mod tests;
 mod words;
 
 use crate::plan::{Explanation, Member, Pairing, Plan, Reason, Role};
+use crate::policy::Policy;
 use crate::view::{AloneClaim, ClusterView, NodeView, WaitingJob};
 use floor::{Floor, Found, Window};
 use near::Ways;
 use pillion_core::share::Sharing;
 use pillion_core::{GresTypes, JobStart, NodeName, Shards, SlurmJobId, UnixTime};
+use sets::Ground;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +41,7 @@ const SET_APART_MAX: usize = 4;
 /// Plans jobs that get whole devices, and all others by `plan_narrow`. `model`: what explanations call the model.
 pub(super) fn plan_around(
     view: &ClusterView,
-    model: &str,
+    (model, policy): (&str, &Policy),
     mut plan_narrow: impl FnMut(&ClusterView) -> Plan,
 ) -> Plan {
     let has_claim = view.alone_claims.iter().any(AloneClaim::is_of_several);
@@ -53,8 +57,13 @@ pub(super) fn plan_around(
         plan.left_waiting.retain(|one| !started.contains(&one.job_id));
         plan.pairings.extend(found.pairings);
     }
-    plan.pairings.extend(settled.pairings);
-    plan.left_waiting.extend(settled.left);
+    let Settled { pairings, left, let_go, closed, .. } = settled;
+    plan.pairings.extend(pairings);
+    plan.left_waiting.extend(left);
+    if policy.share_wide {
+        let ground = Ground { view, policy, let_go: &let_go, closed: &closed };
+        plan = sets::share(&ground, plan, &mut plan_narrow);
+    }
     plan
 }
 

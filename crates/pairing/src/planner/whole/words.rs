@@ -39,6 +39,16 @@ pub(super) fn starts(node: &NodeName, job: &WaitingJob, reach: Reach) -> String 
     format!("starts with {} of {node}, {which}{near}", gpus(job))
 }
 
+/// One that shares its devices, or may be joined on them. `how`: what is said of it on one device.
+pub(super) fn shares(node: &NodeName, device_count: usize, how: &str) -> String {
+    format!("has {device_count} GPUs of {node}: {how}")
+}
+
+/// One that waits, and why nobody is there whom it could share with.
+pub(super) fn alone(waits: &str, why: &str) -> String {
+    format!("{waits}; beside others: {why}")
+}
+
 /// A job on several nodes.
 pub(super) fn let_go(job: &WaitingJob) -> String {
     format!(

@@ -90,6 +90,7 @@ impl Site<'_> {
             rules: None,
             guest: None,
             session: None,
+            set: None,
             time_limit_at: None,
             expected_end_at: Some(UnixTime::from_epoch(0) + left),
         }
