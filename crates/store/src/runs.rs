@@ -40,14 +40,19 @@ impl MeasuredRun {
         members.into_iter().find(|member| member.plan.start == self.summary.start)
     }
 
-    /// Whether its start had other devices besides, and this is not the first of them: what the start teaches, the first does.
-    pub fn is_told_by_another(&self) -> bool {
+    /// The devices of its start, where they were named; this one is one of them.
+    pub fn gres_types(&self) -> Vec<GresType> {
         let is_this_start = self.job.restart_count == self.summary.start.restart_count;
-        let named: Vec<GresType> = if is_this_start {
+        if is_this_start {
             pillion_slurm::shards(&self.job.gres).filter_map(|(own, _)| own).collect()
         } else {
             self.decision.iter().flat_map(|decision| &decision.gres_types).cloned().collect()
-        };
+        }
+    }
+
+    /// Whether its start had other devices besides, and this is not the first of them: what the start teaches, the first does.
+    pub fn is_told_by_another(&self) -> bool {
+        let named = self.gres_types();
         named.len() > 1 && named.first() != Some(&self.summary.gres_type)
     }
 
@@ -77,4 +82,6 @@ pub trait Runs: Send + Sync {
     async fn unjudged_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError>;
     /// The summary of a start, if it arrived.
     async fn summary(&self, start: JobStart) -> Result<Option<JobSummary>, StoreError>;
+    /// Those of all its devices that arrived, by their names.
+    async fn summaries(&self, start: JobStart) -> Result<Vec<JobSummary>, StoreError>;
 }

@@ -5,6 +5,7 @@ mod capped;
 mod sharing;
 mod slice;
 mod speed;
+mod wide;
 
 use crate::analysis::{run_account, shared_device_seconds};
 use crate::context::Context;
@@ -30,6 +31,7 @@ use speed::{alone_seconds, is_solo, measured_speed};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use tracing::info;
+use wide::Heard;
 
 /// Runs that are profiled in one tick.
 const RUNS_PER_TICK: u32 = 100;
@@ -68,6 +70,10 @@ impl Profile {
 
     async fn profile(&self, run: &MeasuredRun) -> Result<(), TickError> {
         let store = &self.context.store;
+        let heard = wide::heard(store.as_ref(), run, self.context.now()).await?;
+        if matches!(heard, Heard::NotYet) {
+            return Ok(());
+        }
         let profiles = store.profiles().await?;
         let stored = profiles.iter().find(|stored| {
             stored.profile.workload == run.job.workload && stored.profile.device_model == run.device_model
@@ -82,7 +88,10 @@ impl Profile {
             }
             speed = measured.map(|measured| measured.speed_fraction);
             let (start, energy) = (run.summary.start, run.summary.energy_joules);
-            store.record_outcome(decision.id, start, speed, energy).await?;
+            // Of several devices the first tells how fast it went.
+            if !run.is_told_by_another() {
+                store.record_outcome(decision.id, start, speed, energy).await?;
+            }
             slice = slice_lesson(store.as_ref(), run, measured).await?;
             if let Some(observation) = sharing::observe(store.as_ref(), run, measured, &profiles).await?
                 && store.record_observation(&observation, now).await?
@@ -91,9 +100,12 @@ impl Profile {
                 self.context.nudges.train.notify_one();
             }
         }
-        let (lesson, mut updated) = match self.cap_not_in_force(run).await? {
-            Some(why) => (Lesson::nothing(why), None),
-            None => learn(stored.cloned(), run, now),
+        let (lesson, mut updated) = match (self.cap_not_in_force(run).await?, &heard) {
+            (Some(why), _) => (Lesson::nothing(why), None),
+            (None, Heard::TooLittle(why)) => (Lesson::nothing(*why), None),
+            (None, Heard::Itself) => learn(stored.cloned(), run, now),
+            (None, Heard::All(run)) => learn(stored.cloned(), run, now),
+            (None, Heard::NotYet) => return Ok(()),
         };
         if updated.is_none() {
             let summary = &run.summary;

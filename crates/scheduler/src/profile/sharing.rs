@@ -48,7 +48,9 @@ pub(super) async fn observe(
     let (Some(decision), Some(own)) = (&run.decision, run.own_member()) else { return Ok(None) };
     // In an instance nobody met anybody: what its neighbours were says nothing.
     let is_walled = own.plan.sharing.mechanism().has_instances();
+    // Those who share several devices met on each of them: once is enough.
     if is_walled
+        || run.is_told_by_another()
         || is_session(&own.plan.workload)
         || run.summary.neighbours.is_empty()
         || !has_launched(store, run.summary.start, decision).await?

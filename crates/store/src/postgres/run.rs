@@ -41,6 +41,16 @@ impl Runs for PgStore {
     async fn summary(&self, start: JobStart) -> Result<Option<JobSummary>, StoreError> {
         self.run_tx("reading a summary", Read, |tx| Box::pin(summary(tx.connection(), start))).await
     }
+
+    async fn summaries(&self, start: JobStart) -> Result<Vec<JobSummary>, StoreError> {
+        self.run_tx("reading the summaries of a start", Read, |tx| {
+            Box::pin(async move {
+                let parts = parts(tx.connection(), &[start]).await?;
+                Ok(parts.into_iter().map(|part| part.summary).collect())
+            })
+        })
+        .await
+    }
 }
 
 #[derive(Debug)]

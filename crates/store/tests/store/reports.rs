@@ -48,6 +48,8 @@ pub(crate) async fn a_run_is_told_once(store: Arc<dyn Store>) {
     let from_a_new_journal = store.ingest(&node(), "new", &summary_report(1, again)).await.expect("stored");
     assert!(from_a_new_journal, "the journal moves on all the same");
     assert_eq!(store.summary(start(1)).await.expect("read"), Some(summary(1)), "the first one counts");
+    assert_eq!(store.summaries(start(1)).await.expect("read"), [summary(1)]);
+    assert_eq!(store.summaries(start(9)).await.expect("read"), []);
     let restarted = JobSummary {
         start: JobStart { restart_count: 1, ..start(1) },
         energy_joules: None,

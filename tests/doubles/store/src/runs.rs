@@ -90,6 +90,13 @@ impl Runs for MemoryStore {
             of_start.next().map(|run| run.summary.clone())
         })
     }
+
+    async fn summaries(&self, start: JobStart) -> Result<Vec<JobSummary>, StoreError> {
+        self.with("reading the summaries of a start", |state| {
+            let of_start = state.runs.values().filter(|run| run.summary.start == start);
+            of_start.map(|run| run.summary.clone()).collect()
+        })
+    }
 }
 
 #[async_trait]
