@@ -666,7 +666,7 @@ local function understood(option, beat, count, nodes, begin, now)
   end
   local each = count > 1 and string.format("%.0f GPUs", count) or "a GPU"
   if nodes > 1 then what = string.format("waits for %s on each of %.0f nodes, which it shares with nobody", each, nodes)
-  elseif count > 1 then what = string.format("waits for %s of one node, which it shares with nobody", each) end
+  elseif count > 1 then what = string.format("waits for %s of one node", each) end
   local today = os.date("%Y-%m-%d", now) == os.date("%Y-%m-%d", begin)
   return what .. "; should Pillion stop, Slurm starts it alone from "
     .. os.date(today and "%H:%M" or "%Y-%m-%dT%H:%M", begin) .. " on"
@@ -809,7 +809,7 @@ local function admit_plain(job, part_list, names, pool, beat, now)
 end
 
 -- Counts a job that names a pool and says nothing of co-location as one that asked for it there, where the site wants that. Only for what
--- can come of it: jobs of several GPUs share with nobody, so they are left to `admit_plain` where that takes them. Nobody is moved to
+-- can come of it anywhere: jobs of several GPUs are left to `admit_plain` where that takes them. Nobody is moved to
 -- a partition that he did not name. Gives true and what was understood; or false, and why not where it was tried.
 local function share_by_default(job, part_list, names, pool, beat, now)
   if not pool.shares then return false end

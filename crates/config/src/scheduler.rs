@@ -211,6 +211,7 @@ pub struct WebConfig {
 /// `[policy]`: who may share with whom, and what for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct PolicyConfig {
     /// Who may share a device. On NVIDIA devices "same-account" and "any" need mps.multi_user in the agents' part.
     #[schemars(with = "String", extend("enum" = ["same-user", "same-account", "any"]))]
@@ -224,6 +225,11 @@ pub struct PolicyConfig {
     /// users. How fast they are there is foretold from their runs on whole devices and was measured on no GPU yet; what becomes of such
     /// runs teaches nothing of pairs, and no watch follows their promises. Agents of an earlier release refuse such shares.
     pub share_instances: bool,
+    /// Whether batch jobs of several GPUs of one node share them, two jobs of equally many on the same GPUs, by one MPS daemon for all of them.
+    /// Only where both workloads ran alone with as many GPUs before and each GPU keeps what is promised. Off until it was seen on real
+    /// GPUs: whether NCCL works beside another job under MPS was measured on none, and a fault of one job reaches the other on every GPU.
+    /// Agents of an earlier release refuse such shares.
+    pub share_wide: bool,
     /// What a plan maximises: "throughput" (GPU-hours saved), "energy" or "throughput-per-watt".
     #[schemars(with = "String", extend("enum" = ["throughput", "energy", "throughput-per-watt"]))]
     pub objective: Objective,
@@ -443,6 +449,7 @@ impl Default for PolicyConfig {
             users: Users::SameUser,
             isolation: Isolation::Shared,
             share_instances: false,
+            share_wide: false,
             objective: Objective::Throughput,
             slowdown_ratio_max: 1.25,
             memory_margin_fraction: 0.05,

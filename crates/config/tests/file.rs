@@ -72,7 +72,7 @@ fn every_mistake_is_reported_with_its_line_and_what_is_allowed() {
             "line 8: policy.slowdown_ratio_max = nan is not allowed; write 1 to 10",
             "line 9: there is no setting policy.timeout_seconds; did you mean slurm.timeout_seconds?",
             "line 10: there is no setting policy.colour; allowed in [policy] are alone_devices_max, broken_budget_fraction, caps, credit_runs, ends_by, first_run_seconds_min, first_runs, gain_min, guests, isolation, \
-             memory_margin_fraction, objective, oom_requeue, override, pair_when_idle, session_idle_seconds, shards_by, share_instances, slowdown_ratio_max, solo_runs_min, solo_seconds_min, tenants_max, trials, users, watch, watch_believes, \
+             memory_margin_fraction, objective, oom_requeue, override, pair_when_idle, session_idle_seconds, shards_by, share_instances, share_wide, slowdown_ratio_max, solo_runs_min, solo_seconds_min, tenants_max, trials, users, watch, watch_believes, \
              watch_first_seconds, watch_partitions, watch_restart_seconds, watch_steady_seconds",
             "line 12: slurm.timeout_seconds = \"3\" is not allowed; write 1 to 60",
             "line 13: slurm.conf = \"slurm.conf\" is not allowed; write an absolute path",

@@ -55,6 +55,7 @@ fn policy(config: &PolicyConfig) -> Policy {
         users,
         isolation,
         share_instances,
+        share_wide,
         objective,
         slowdown_ratio_max,
         memory_margin_fraction,
@@ -95,7 +96,7 @@ fn policy(config: &PolicyConfig) -> Policy {
         isolation: wall(isolation),
         guests: beside(guests),
         share_instances,
-        share_wide: standard.share_wide,
+        share_wide,
         objective: match objective {
             Objective::Throughput => Aim::Throughput,
             Objective::Energy => Aim::Energy,
@@ -231,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_is_written_reaches_the_policy() {
-        let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nisolation = \"hard\"\nshare_instances = true\nobjective = \"throughput-per-watt\"\n\
+        let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nisolation = \"hard\"\nshare_instances = true\nshare_wide = true\nobjective = \"throughput-per-watt\"\n\
                     slowdown_ratio_max = 1.5\nmemory_margin_fraction = 0.25\ngain_min = 0.5\ntenants_max = 3\ncaps = false\n\
                     solo_runs_min = 4\nsolo_seconds_min = 90\nfirst_runs = \"host\"\nwatch = \"act\"\n\
                     watch_believes = \"same-account\"\nfirst_run_seconds_min = 120\nends_by = \"limits\"\nbroken_budget_fraction = 0.125\npair_when_idle = false\nguests = \"never\"\n";
@@ -241,7 +242,7 @@ mod tests {
             watch_believes: UserPolicy::SameAccount,
             isolation: Wall::Hard,
             share_instances: true,
-            share_wide: false,
+            share_wide: true,
             objective: Aim::ThroughputPerWatt,
             slowdown_ratio_max: SlowdownRatio::try_promise(1.5).unwrap(),
             memory_margin_fraction: 0.25,

@@ -95,7 +95,7 @@ S.test("where plain jobs are refused, all that could be co-located comes in", fu
   S.beat(0, "active", S.POOL, S.SHAPE, ON)
   local answer, values = submit({ tres_per_node = "gres/gpu:2" })
   S.equal(answer, slurm.SUCCESS)
-  S.contains(S.said[1], "--colocate=no: waits for 2 GPUs of one node, which it shares with nobody")
+  S.contains(S.said[1], "--colocate=no: waits for 2 GPUs of one node; should")
   assert(string.find(values.admin_comment, "^pillion2;w=%x+;part=shared;"), values.admin_comment)
   answer = submit({ script = false })
   S.equal(answer, slurm.ERROR)

@@ -83,7 +83,7 @@ for name, case in pairs(SEVERAL) do
     local job, values = S.batch(case[1])
     S.said = {}
     S.equal(submit(job), slurm.SUCCESS, name)
-    S.contains(S.said[1], "waits for 2 GPUs of one node, which it shares with nobody; should Pillion stop", name)
+    S.contains(S.said[1], "waits for 2 GPUs of one node; should Pillion stop", name)
     for _, field in ipairs({ "tres_per_job", "tres_per_task", "tres_bind" }) do S.equal(values[field], nil, name .. ": " .. field) end
     local first, second = string.match(values.tres_per_node, "^gres/shard:(g%d):100,gres/shard:(g%d):100$")
     local at = first and first .. "," .. second or values.tres_per_node

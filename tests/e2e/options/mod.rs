@@ -127,7 +127,7 @@ fn submit_row(cluster: &Cluster, row: &'static Row) -> Result<Pair, String> {
             let how = match (is_of_nodes(name), count) {
                 (true, _) => " on each of 2 nodes, which it shares with nobody; ",
                 (false, 1) => ", of its own or shared; if shared, at most ",
-                (false, _) => " of one node, which it shares with nobody; ",
+                (false, _) => " of one node; ",
             };
             let expected = format!("pillion: waits for {gpus}{how}");
             if said.len() != 1 || !said[0].contains(&expected) {

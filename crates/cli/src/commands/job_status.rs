@@ -5,8 +5,8 @@ use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use pillion_api::{Decision, JobRequest, JobResponse, JobStatus};
-use pillion_core::SlurmJobId;
 use pillion_core::units::keeps_promise;
+use pillion_core::{Shards, SlurmJobId};
 
 /// Asks the scheduler; no status: it does not know the job, or the caller may not see it.
 ///
@@ -106,10 +106,11 @@ pub(super) fn say(lines: &mut Vec<String>, name: &str, value: Option<String>) {
 pub(super) fn share(status: &JobStatus) -> Option<String> {
     let member = status.member()?;
     let device_count = status.decision.as_ref().map_or(1, Decision::device_count);
-    if device_count > 1 {
+    if device_count > 1 && member.shards == u32::from(Shards::ALL.count()) {
         return Some(format!("all of {device_count} GPUs, which it shares with nobody"));
     }
-    let mut parts = vec![format!("{} of 100 shards booked", member.shards)];
+    let each = if device_count > 1 { format!(" of each of {device_count} GPUs") } else { String::new() };
+    let mut parts = vec![format!("{} of 100 shards{each} booked", member.shards)];
     if member.role == "interactive host" {
         parts.push("interactive: guests may use the GPU while it is idle".to_owned());
     }
@@ -144,4 +145,22 @@ pub(super) fn promise(status: &JobStatus) -> Option<String> {
     let took = format::ratio(Some(1.0 / speed));
     let verdict = if keeps_promise(speed, member.slowdown_ratio_max?) { "kept" } else { "BROKEN" };
     Some(format!("{verdict}: while shared it took {took} its time alone, at most {limit} was promised"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pillion_api::Member;
+
+    #[test]
+    fn what_it_has_of_several_gpus_is_said_of_each() {
+        let status = |gres_type: &str, shards| {
+            let members = vec![Member { shards, ..Member::default() }];
+            let decision = Decision { gres_type: gres_type.to_owned(), members, ..Decision::default() };
+            JobStatus { decision: Some(decision), ..JobStatus::default() }
+        };
+        assert_eq!(share(&status("g0", 50)).unwrap(), "50 of 100 shards booked, no cap");
+        assert_eq!(share(&status("g0,g1", 50)).unwrap(), "50 of 100 shards of each of 2 GPUs booked, no cap");
+        assert_eq!(share(&status("g0,g1", 100)).unwrap(), "all of 2 GPUs, which it shares with nobody");
+    }
 }

@@ -190,6 +190,10 @@ pub(crate) fn verdict(run: &MeasuredRun) -> Option<FaultVerdict> {
 
 /// Whether the run may have died with another tenant, and how it ended: it failed by itself, and nothing else explains it.
 fn candidate(run: &MeasuredRun, verdict: Option<&FaultVerdict>) -> Option<Ending> {
+    // One daemon serves all devices of a start: what came over it from a neighbour is seen on each, and judged once.
+    if run.is_told_by_another() {
+        return None;
+    }
     // Without the agent's signs (one of an earlier release) nobody knows that there was no reason of its own.
     run.summary.signs.as_ref()?;
     let ending = ending_of(run).filter(|ending| fault::failed_by_itself(*ending))?;

@@ -393,13 +393,14 @@ fn queue_job(
         starts_alone_at_seconds: job.eligible_at.and_then(known),
         state,
         reason: if is_visible { reason } else { String::new() },
-        slowdown_ratio_max: promised(mark, by_job.promise(job)),
+        slowdown_ratio_max: promised(mark, by_job.promise(job), by_job.policy.share_wide),
     })
 }
 
-/// Who shares with nobody is promised nothing.
-fn promised(mark: &Mark, of_site: SlowdownRatio) -> Option<f64> {
-    (!mark.has_whole_devices()).then(|| mark.slowdown_ratio_max.unwrap_or_else(|| of_site.value()))
+/// Who shares with nobody is promised nothing. `shares_wide`: jobs of several devices of a node share them.
+fn promised(mark: &Mark, of_site: SlowdownRatio, shares_wide: bool) -> Option<f64> {
+    let may_share = !mark.has_whole_devices() || shares_wide && !mark.plain && mark.nodes.is_none();
+    may_share.then(|| mark.slowdown_ratio_max.unwrap_or_else(|| of_site.value()))
 }
 
 /// A profile, with what became of its workload's runs in instances.
@@ -442,11 +443,16 @@ mod tests {
     #[test]
     fn who_shares_with_nobody_is_promised_nothing() {
         let site = SlowdownRatio::try_promise(1.25).unwrap();
-        let of = |text: &str| promised(&Mark::parse(text).unwrap().unwrap(), site);
+        let of = |text: &str| promised(&Mark::parse(text).unwrap().unwrap(), site, false);
         assert_eq!(of("pillion1;w=a;s=1.1"), Some(1.1));
         assert_eq!(of("pillion1;w=a"), Some(1.25));
         for text in ["pillion2;w=a;s=1.1;at=g0,g1", "pillion2;w=a;plain=1", "pillion2;w=a;nodes=2"] {
             assert_eq!(of(text), None, "{text}");
+        }
+        let shares_wide = |text: &str| promised(&Mark::parse(text).unwrap().unwrap(), site, true);
+        assert_eq!(shares_wide("pillion2;w=a;s=1.1;at=g0,g1"), Some(1.1));
+        for text in ["pillion2;w=a;plain=1;at=g0,g1", "pillion2;w=a;nodes=2;at=g0,g1"] {
+            assert_eq!(shares_wide(text), None, "{text}");
         }
     }
 

@@ -90,18 +90,20 @@ fn state(job: &Job, scan: &Scan, member: Option<MemberState>) -> Option<Standing
 
 /// Groups of which two or more members run, and devices in two or more of whose instances somebody does.
 fn sharing(active: &[Decision]) -> BTreeMap<Mechanism, (u64, u64)> {
-    let mut groups: BTreeMap<_, (Mechanism, u64)> = BTreeMap::new();
+    // Of each its devices, and who runs there: a set is named by its first device.
+    let mut groups: BTreeMap<_, (Mechanism, u64, u64)> = BTreeMap::new();
     for decision in active {
         let running = decision.members.iter().filter(|member| member.state == MemberState::Running).count();
         let mechanism = decision.mechanism();
         let group = (!mechanism.meets_nobody()).then_some(decision.group);
         let key = (&decision.node, decision.gres_types.first(), group);
-        groups.entry(key).or_insert((mechanism, 0)).1 += running as u64;
+        let count = decision.gres_types.count() as u64;
+        groups.entry(key).or_insert((mechanism, count, 0)).2 += running as u64;
     }
     let mut sharing = BTreeMap::new();
-    for (mechanism, running) in groups.into_values().filter(|(_, running)| *running > 1) {
+    for (mechanism, count, running) in groups.into_values().filter(|(.., running)| *running > 1) {
         let (devices, jobs): &mut (u64, u64) = sharing.entry(mechanism).or_default();
-        *devices += 1;
+        *devices += count;
         *jobs += running;
     }
     sharing
@@ -151,6 +153,9 @@ mod tests {
         let shared = |all: &[Decision]| sharing(all);
         assert_eq!(shared(std::slice::from_ref(&host)), BTreeMap::new());
         assert_eq!(shared(&[host.clone(), joiner.clone()]), [(Mechanism::Mps, (1, 2))].into());
+        let on_both = |one: &Decision| Decision { gres_types: "g0,g1".parse().unwrap(), ..one.clone() };
+        let of_set = [on_both(&host), on_both(&joiner)];
+        assert_eq!(shared(&of_set), [(Mechanism::Mps, (2, 2))].into(), "two jobs, each on two devices");
         joiner.members[0].state = MemberState::Released;
         assert_eq!(shared(&[host, joiner]), BTreeMap::new());
     }

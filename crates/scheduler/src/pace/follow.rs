@@ -186,6 +186,11 @@ impl Sharing {
         }
     }
 
+    /// Nothing is made of what the device does.
+    pub(super) fn goes_by_counters(&mut self) {
+        self.activity.alone.clear();
+    }
+
     /// Whether these, and nobody else, are there.
     pub(super) fn is_of(&self, company: &BTreeSet<JobStart>) -> bool {
         self.company == *company
@@ -351,6 +356,14 @@ mod tests {
         let (_, estimate) = sharing.broken().next().unwrap();
         assert_eq!(estimate.ground, Ground::Activity);
         assert_eq!(sharing.tenant(start(7)).unwrap().run_count(), 5);
+    }
+
+    #[test]
+    fn who_goes_by_counters_is_not_judged_by_what_the_device_does() {
+        let mut sharing = sharing([None, Some(10.0)]);
+        sharing.goes_by_counters();
+        let (_, broken) = first_judged(&mut sharing, [0.0, 0.5], 0.1).unwrap();
+        assert_eq!(broken, [8], "of the other nobody says anything");
     }
 
     #[test]

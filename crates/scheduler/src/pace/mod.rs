@@ -52,7 +52,8 @@ impl Pace {
     pub async fn tick(&self) -> Result<(), TickError> {
         let context = &self.context;
         let active = Arc::clone(&context.board().active);
-        let shared = shared_devices(&active);
+        let mut shared = shared_devices(&active);
+        shared.retain(is_told_of);
         self.forget(&shared);
         if !context.is_leading() {
             context.board_mut().watched.clear();
@@ -114,7 +115,11 @@ impl Pace {
                 let stored = profiles.get(&(&member.plan.workload, decision.device_model.as_str()));
                 (*member, stored.copied().or(so_far.as_ref()))
             });
-            let sharing = Sharing::of(&known.collect::<Vec<_>>(), is_trial(&shared[place]), &readings);
+            let mut sharing = Sharing::of(&known.collect::<Vec<_>>(), is_trial(&shared[place]), &readings);
+            // What one of several devices does alone nobody knows: the profile has the most that any of them did.
+            if shared[place].iter().any(|(decision, _)| decision.gres_types.only().is_none()) {
+                sharing.goes_by_counters();
+            }
             self.lock().insert(place.clone(), sharing);
         }
         Ok(())
@@ -169,6 +174,11 @@ impl Pace {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Sharing>> {
         self.sharings.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether tenants are followed here: those of several devices on the first of them, for each has one counter.
+fn is_told_of(place: &Place, tenants: &mut Vec<(&Decision, &Member)>) -> bool {
+    tenants.iter().all(|(decision, _)| *decision.gres_types.first() == place.1)
 }
 
 /// Whether one of them was let in for a trial.

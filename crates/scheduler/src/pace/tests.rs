@@ -24,6 +24,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 mod first_runs;
+mod sets;
 
 /// How fast every workload here counts alone.
 const RATE: f64 = 10.0;
