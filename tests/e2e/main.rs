@@ -16,6 +16,7 @@ mod faults;
 mod fence;
 mod first_runs;
 mod gangs;
+mod gangs_share;
 mod guests;
 mod guides;
 mod harness;
