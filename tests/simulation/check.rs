@@ -178,6 +178,7 @@ impl World {
             let are_copies = all.windows(2).all(|two| two[0] == two[1]);
             assert!(all.len() <= TENANTS_MAX as usize || are_copies, "{place:?}: {all:?}");
         }
+        self.check_sets(&with_decision);
         self.tenants_peak = tenants.into_values().map(|all| all.len()).fold(self.tenants_peak, usize::max);
         for node in &self.nodes {
             let shared = node.running.iter().filter(|run| run.is_shared()).count();
@@ -206,6 +207,23 @@ impl World {
             }
         }
         self.accompanied_count += accompanied;
+    }
+
+    /// Whoever shares one of several devices shares all of them, with the same.
+    fn check_sets(&mut self, occupants: &[Occupant]) {
+        let mut devices: BTreeMap<_, BTreeSet<&GresType>> = BTreeMap::new();
+        for one in occupants {
+            devices.entry((&one.node, one.job_id)).or_default().insert(&one.gres_type);
+        }
+        for (at, one) in occupants.iter().enumerate() {
+            let beside = occupants[at + 1..].iter();
+            for other in beside.filter(|other| (&other.node, &other.gres_type) == (&one.node, &one.gres_type))
+            {
+                let [own, theirs] = [one, other].map(|own| &devices[&(&own.node, own.job_id)]);
+                assert_eq!(own, theirs, "{} and {} share a device, and not all", one.job_id, other.job_id);
+                self.sets_shared += usize::from(own.len() > 1);
+            }
+        }
     }
 }
 

@@ -61,6 +61,8 @@ struct Lived {
     tenants_peak: usize,
     /// The most devices of one start.
     width_peak: usize,
+    /// How often two starts shared several devices.
+    sets_shared: usize,
     /// How often a guest was seen beside an interactive job.
     accompanied_count: usize,
     /// Starts that died with their partner and were started again.
@@ -83,10 +85,11 @@ struct Lived {
 #[derive(Default)]
 struct Tally {
     seeds: u64,
-    /// Seeds with jobs that shared a device, with more than two on one, and with one that had several devices.
+    /// Seeds with jobs that shared a device, with more than two on one, with one that had several devices, and with two that shared several.
     sharing: u64,
     crowded: u64,
     wide: u64,
+    sets: u64,
     /// Seeds with a guest beside an interactive job.
     accompanied: u64,
     requeued: u64,
@@ -104,6 +107,7 @@ impl Tally {
                 self.sharing += u64::from(lived.shared_starts >= 2);
                 self.crowded += u64::from(lived.tenants_peak > 2);
                 self.wide += u64::from(lived.width_peak > 1);
+                self.sets += u64::from(lived.sets_shared > 0);
                 self.accompanied += u64::from(lived.accompanied_count > 0);
                 self.requeued += lived.requeued_count as u64;
                 self.sent_back += lived.sent_back_count as u64;
@@ -129,6 +133,7 @@ impl std::fmt::Display for Tally {
             sharing,
             crowded,
             wide,
+            sets,
             accompanied,
             requeued,
             sent_back,
@@ -138,7 +143,7 @@ impl std::fmt::Display for Tally {
         } = self;
         write!(
             out,
-            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {wide} with one that had several, {accompanied} with a guest beside an interactive job, {requeued} starts that died \
+            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {wide} with one that had several, {sets} with two that shared several, {accompanied} with a guest beside an interactive job, {requeued} starts that died \
              with their partner and were started again, {sent_back} that were sent back, {made_room} of guests that made room; the store forgot {forgotten} times; {} failed",
             failed.len()
         )
@@ -164,6 +169,7 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
         shared_starts,
         tenants_peak,
         width_peak,
+        sets_shared,
         accompanied_count,
         requeued_count,
         sent_back_count,
@@ -179,6 +185,7 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
             shared_starts,
             tenants_peak,
             width_peak,
+            sets_shared,
             accompanied_count,
             requeued_count,
             sent_back_count,
@@ -235,11 +242,22 @@ fn cluster_sim() {
         tally.seeds
     );
     let Tally {
-        seeds, sharing, crowded, wide, accompanied, requeued, sent_back, made_room, forgotten, ..
+        seeds,
+        sharing,
+        crowded,
+        wide,
+        sets,
+        accompanied,
+        requeued,
+        sent_back,
+        made_room,
+        forgotten,
+        ..
     } = tally;
     let is_enough = sharing * 2 > seeds
         && crowded * 100 > seeds
         && wide * 2 > seeds
+        && sets * 10 > seeds
         && accompanied * 5 > seeds
         && requeued * 10 > seeds
         && forgotten * 2 > seeds

@@ -15,7 +15,7 @@ use pillion_core::report::{
     AgentHello, EndOrder, EndOutcome, EndResult, JobSummary, Launch, Report, ReportBody, ShareResult, ToAgent,
 };
 use pillion_core::share::Share;
-use pillion_core::{GresType, JobStart, NodeName, UnixTime, UserId};
+use pillion_core::{GresType, GresTypes, JobStart, NodeName, UnixTime, UserId};
 use pillion_device::simulated::{AttachRequest, ClientId, InProcess, Machine, MachineConfig, Phase};
 use pillion_device::{Backend, MpsControl, MpsPlace, MpsSettings};
 use pillion_fake_slurm::FakeSlurm;
@@ -212,7 +212,9 @@ impl Node {
     }
 
     fn prepare(&mut self, share: &Share) -> Result<(), String> {
-        share.gres_types.iter().try_for_each(|gres_type| self.prepare_on(gres_type, share))
+        self.end_idle_daemons();
+        share.gres_types.iter().try_for_each(|gres_type| self.prepare_on(gres_type, share))?;
+        if share.mechanism() == Mechanism::Mps { self.start_daemon(&share.gres_types) } else { Ok(()) }
     }
 
     fn prepare_on(&mut self, gres_type: &GresType, share: &Share) -> Result<(), String> {
@@ -231,24 +233,47 @@ impl Node {
         if !self.instances.make_whole(gres_type, |_| false) {
             return Err("held: its instances cannot be taken away".to_owned());
         }
-        if share.mechanism() == Mechanism::Mps
-            && MpsControl::status(&mut self.backend, &MpsPlace::device(device.index))
-                .map_err(|error| error.to_string())?
-                .is_none()
-        {
-            let settings = MpsSettings {
-                pipe_directory: pipe_directory(&device),
-                log_directory: pipe_directory(&device),
-                multi_user: true,
-                partitions: false,
-                users: std::collections::BTreeSet::new(),
-                cap_default: None,
-                memory_limit_bytes_default: None,
-            };
-            MpsControl::prepare(&mut self.backend, &MpsPlace::device(device.index), &settings)
-                .map_err(|error| error.to_string())?;
-        }
         Ok(())
+    }
+
+    /// One for all of these devices.
+    fn start_daemon(&mut self, gres_types: &GresTypes) -> Result<(), String> {
+        let place = self.place(gres_types).ok_or("no such device")?;
+        let status = MpsControl::status(&mut self.backend, &place).map_err(|error| error.to_string())?;
+        if status.is_some() {
+            return Ok(());
+        }
+        let settings = MpsSettings {
+            pipe_directory: pipe_directory(gres_types),
+            log_directory: pipe_directory(gres_types),
+            multi_user: true,
+            partitions: false,
+            users: std::collections::BTreeSet::new(),
+            cap_default: None,
+            memory_limit_bytes_default: None,
+        };
+        MpsControl::prepare(&mut self.backend, &place, &settings).map_err(|error| error.to_string())
+    }
+
+    fn place(&self, gres_types: &GresTypes) -> Option<MpsPlace> {
+        let mut indexes = gres_types.iter().map(|own| self.device(own).map(|device| device.index));
+        Some(MpsPlace::set(indexes.next()??, indexes.collect::<Option<_>>()?))
+    }
+
+    /// Those of whom nobody has a share or runs beside another, as an agent ends them at its looks.
+    fn end_idle_daemons(&mut self) {
+        let sets = MpsControl::sets(&mut self.backend).expect("its devices are there");
+        let each = self.devices.iter().map(|device| MpsPlace::device(device.index));
+        for place in each.chain(sets).collect::<Vec<_>>() {
+            let is_of = |own: &GresType| {
+                self.device(own).is_some_and(|device| place.indexes().any(|index| index == device.index))
+            };
+            let is_used = self.running.iter().any(|run| is_of(&run.gres_type))
+                || self.shares.values().any(|share| share.gres_types.iter().any(is_of));
+            if !is_used {
+                let _ = MpsControl::release(&mut self.backend, &place);
+            }
+        }
     }
 
     fn device(&self, gres_type: &GresType) -> Option<&DeviceDescription> {
@@ -318,11 +343,13 @@ impl Node {
         if let Some(share) = share {
             let paths = SharePaths {
                 progress: None,
-                mps_pipe_directory: pipe_directory(&device),
+                mps_pipe_directory: pipe_directory(&share.gres_types),
                 mps_partition: None,
                 instance: None,
             };
-            for (name, value) in environment(share, std::slice::from_ref(&device), &paths) {
+            let devices: Option<Vec<DeviceDescription>> =
+                share.gres_types.iter().map(|own| self.device(own).cloned()).collect();
+            for (name, value) in environment(share, &devices.expect("it was prepared"), &paths) {
                 variables.retain(|(known, _)| *known != name);
                 variables.push((name, value));
             }
@@ -334,7 +361,12 @@ impl Node {
             seconds: Some(if work.is_session { SHELL_SECONDS } else { work.seconds }),
             memory_bytes: work.memory_bytes,
             environment: variables.into_iter().collect(),
-            ..AttachRequest::default()
+            // Of a set it sees all.
+            device: share
+                .filter(|share| share.mechanism().takes_several())
+                .and_then(|share| share.gres_types.iter().position(|own| own == gres_type))
+                .unwrap_or_default(),
+            memory_steps: None,
         };
         let pid = 1000 + start.job_id.id * 100 + start.job_id.task.unwrap_or(0) * 10 + start.restart_count;
         let client =
@@ -415,13 +447,8 @@ impl Node {
             let signs = Some(FaultSigns::default());
             self.report(ReportBody::JobSummary(Box::new(JobSummary { signs, ..summary })));
         }
-        let is_free = !self.running.iter().any(|other| other.gres_type == run.gres_type);
-        let is_awaited = self.shares.values().any(|share| share.gres_types.contains(&run.gres_type));
-        if let Some(device) =
-            self.device(&run.gres_type).filter(|_| is_free && !is_awaited && self.is_agent_alive)
-        {
-            let index = device.index;
-            let _ = MpsControl::release(&mut self.backend, &MpsPlace::device(index));
+        if self.is_agent_alive {
+            self.end_idle_daemons();
         }
     }
 
@@ -452,6 +479,6 @@ pub(crate) fn end_those_gone(nodes: &mut [Node], slurm: &FakeSlurm, now: UnixTim
     }
 }
 
-fn pipe_directory(device: &DeviceDescription) -> PathBuf {
-    PathBuf::from(format!("/run/pillion/mps/{}", device.uuid))
+fn pipe_directory(gres_types: &GresTypes) -> PathBuf {
+    PathBuf::from(format!("/run/pillion/mps/{gres_types}"))
 }

@@ -88,6 +88,8 @@ pub(crate) struct World {
     pub(crate) width_peak: usize,
     /// How often a guest was seen beside an interactive job, likewise.
     pub(crate) accompanied_count: usize,
+    /// How often two starts were seen that shared several devices, likewise.
+    pub(crate) sets_shared: usize,
     /// Whether devices are cut here.
     is_cut: bool,
 }
@@ -99,6 +101,7 @@ impl World {
         let mut world = Self::new(seed);
         world.is_cut = true;
         world.settings.policy.isolation = Isolation::Hard;
+        world.settings.policy.share_wide = false;
         world.settings.policy.share_instances = (seed / 2).is_multiple_of(2);
         world.schedulers.clear();
         world.start_scheduler();
@@ -135,6 +138,8 @@ impl World {
             0 | 2 => TENANTS_MAX,
             _ => 2,
         };
+        // In some jobs of several devices share them.
+        settings.policy.share_wide = seed % 4 == 3;
         // In some worlds rules go by QOS.
         if seed % 8 == 5 {
             let text = format!(
@@ -174,6 +179,7 @@ impl World {
             walled_peak: 0,
             width_peak: 0,
             accompanied_count: 0,
+            sets_shared: 0,
             is_cut: false,
         };
         world.start_scheduler();

@@ -5,18 +5,31 @@ use crate::faulty::is_over;
 use crate::node::Work;
 use crate::users::{STRICT, mark_of};
 use pillion_core::device::TENANTS_MAX;
+use pillion_core::mark::Mark;
 use pillion_core::{NodeName, SlurmJobId, UnixTime, UserId};
 use pillion_fake_slurm::{FakeArray, FakeJob};
 use rand::Rng;
 use std::time::Duration;
 
+/// Makes it a job of two devices.
+fn widen(mark: &mut Mark) {
+    mark.original_gres = "gpu:2".into();
+    mark.fallback = Some("g0,g1".parse().expect("two devices"));
+}
+
 impl World {
     /// Everybody's workloads run once, without faults, so that the engine knows them on both models.
     pub(crate) async fn warm_up(&mut self) {
-        for (user, uid) in USERS {
+        let widths: &[bool] = if self.settings.policy.share_wide { &[false, true] } else { &[false] };
+        for ((user, uid), is_wide) in
+            USERS.into_iter().flat_map(|user| widths.iter().map(move |own| (user, *own)))
+        {
             for workload in WORKLOADS {
                 for excluded in ["n1", "n2"] {
-                    let mark = mark_of(workload);
+                    let mut mark = mark_of(workload);
+                    if is_wide {
+                        widen(&mut mark);
+                    }
                     let is_strict = !self.settings.job_policy.is_uniform() && self.rng.random_bool(0.3);
                     let id = self.slurm.submit(FakeJob {
                         qos: if is_strict { STRICT } else { "normal" }.to_owned(),
@@ -24,6 +37,7 @@ impl World {
                         user: user.to_owned(),
                         begin: Some(self.now + Duration::from_secs(BOUND_SECONDS)),
                         excluded_nodes: vec![NodeName::new(excluded)],
+                        gres: mark.fallback_shards(),
                         admin_comment: mark.to_string(),
                         ..FakeJob::default()
                     });
@@ -86,11 +100,13 @@ impl World {
         let is_lie = self.rng.random_bool(0.2) && !self.is_cut;
         let workload = if is_light || is_lie { LIGHT } else { WORKLOADS[self.below(WORKLOADS.len())] };
         let (user, uid) = USERS[self.below(USERS.len())];
+        // Where jobs of several devices share them, many come, and light ones.
+        let shares_wide = self.settings.policy.share_wide;
+        let is_wide = self.rng.random_bool(if shares_wide { 0.6 } else { 0.12 });
+        let workload = if shares_wide && is_wide && self.rng.random_bool(0.7) { LIGHT } else { workload };
         let mut mark = mark_of(workload);
-        let is_wide = self.rng.random_bool(0.12);
         if is_wide {
-            mark.original_gres = "gpu:2".into();
-            mark.fallback = Some("g0,g1".parse().expect("two devices"));
+            widen(&mut mark);
         }
         if self.rng.random_bool(0.2) {
             mark.slowdown_ratio_max = Some(1.05);
