@@ -140,6 +140,7 @@ fn device(node: &NodeName, number: u32, devices: Devices) -> anyhow::Result<Devi
         rules: None,
         guest: None,
         session: None,
+        set: None,
     };
     Ok(DeviceView {
         node: node.clone(),
