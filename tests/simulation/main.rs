@@ -257,7 +257,7 @@ fn cluster_sim() {
     let is_enough = sharing * 2 > seeds
         && crowded * 100 > seeds
         && wide * 2 > seeds
-        && sets * 10 > seeds
+        && sets * 20 > seeds
         && accompanied * 5 > seeds
         && requeued * 10 > seeds
         && forgotten * 2 > seeds
