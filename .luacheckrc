@@ -5,8 +5,8 @@ max_line_length = 140
 
 -- What slurmctld gives to job_submit.lua, as far as it is used: whatever else is read is a mistake.
 local SLURM = {
-  "ERROR", "GRES_ENFORCE_BIND", "INFINITE", "JOB_SHARED_OK", "NO_VAL", "NO_VAL16", "SUCCESS", "log_error", "log_info",
-  "log_user",
+  "ERROR", "EXPEDITED_REQUEUE", "GRES_ENFORCE_BIND", "INFINITE", "JOB_SHARED_OK", "NO_VAL", "NO_VAL16", "SUCCESS",
+  "log_error", "log_info", "log_user",
 }
 local fields = {}
 for _, name in ipairs(SLURM) do fields[name] = {} end
