@@ -31,7 +31,6 @@ use speed::{alone_seconds, is_solo, measured_speed};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use tracing::info;
-use wide::Heard;
 
 /// Runs that are profiled in one tick.
 const RUNS_PER_TICK: u32 = 100;
@@ -70,10 +69,7 @@ impl Profile {
 
     async fn profile(&self, run: &MeasuredRun) -> Result<(), TickError> {
         let store = &self.context.store;
-        let heard = wide::heard(store.as_ref(), run, self.context.now()).await?;
-        if matches!(heard, Heard::NotYet) {
-            return Ok(());
-        }
+        let Some(heard) = wide::heard(store.as_ref(), run, self.context.now()).await? else { return Ok(()) };
         let profiles = store.profiles().await?;
         let stored = profiles.iter().find(|stored| {
             stored.profile.workload == run.job.workload && stored.profile.device_model == run.device_model
@@ -102,10 +98,8 @@ impl Profile {
         }
         let (lesson, mut updated) = match (self.cap_not_in_force(run).await?, &heard) {
             (Some(why), _) => (Lesson::nothing(why), None),
-            (None, Heard::TooLittle(why)) => (Lesson::nothing(*why), None),
-            (None, Heard::Itself) => learn(stored.cloned(), run, now),
-            (None, Heard::All(run)) => learn(stored.cloned(), run, now),
-            (None, Heard::NotYet) => return Ok(()),
+            (None, Err(why)) => (Lesson::nothing(*why), None),
+            (None, Ok(run)) => learn(stored.cloned(), run, now),
         };
         if updated.is_none() {
             let summary = &run.summary;

@@ -6,43 +6,35 @@ use super::{Joining, joining};
 use pillion_core::UnixTime;
 use pillion_core::report::{ActivityMeans, JobSummary};
 use pillion_store::{MeasuredRun, Store, StoreError};
+use std::borrow::Cow;
 
 /// How long the others are waited for after its end: an agent tells of all of them at once.
 const HEARD_SECONDS_MAX: f64 = 60.0;
 
-/// What there is to learn from.
-pub(super) enum Heard {
-    /// The run itself.
-    Itself,
-    /// The run, with what its other devices say.
-    All(Box<MeasuredRun>),
-    /// The others may still come.
-    NotYet,
-    /// One of them never came.
-    TooLittle(&'static str),
-}
+/// The run, with what its other devices say where it tells of them; or why it teaches nothing.
+pub(super) type Heard<'r> = Result<Cow<'r, MeasuredRun>, &'static str>;
 
-/// What was heard of all devices of a start.
+/// What was heard of all devices of a start; `None`: the others may still come.
 ///
 /// # Errors
 /// Those of the store.
-pub(super) async fn heard(store: &dyn Store, run: &MeasuredRun, now: UnixTime) -> Result<Heard, StoreError> {
+pub(super) async fn heard<'r>(
+    store: &dyn Store,
+    run: &'r MeasuredRun,
+    now: UnixTime,
+) -> Result<Option<Heard<'r>>, StoreError> {
     let named = run.gres_types();
     if named.len() < 2 || run.is_told_by_another() {
-        return Ok(Heard::Itself);
+        return Ok(Some(Ok(Cow::Borrowed(run))));
     }
     let mut others = store.summaries(run.summary.start).await?;
     others.retain(|other| other.gres_type != run.summary.gres_type && named.contains(&other.gres_type));
     if others.len() + 1 < named.len() {
         let is_late = now.seconds_since(run.summary.ended_at) > HEARD_SECONDS_MAX;
-        return Ok(if is_late {
-            Heard::TooLittle("one of its GPUs was not heard of")
-        } else {
-            Heard::NotYet
-        });
+        return Ok(is_late.then_some(Err("one of its GPUs was not heard of")));
     }
     let summary = others.iter().fold(run.summary.clone(), with_other);
-    Ok(Heard::All(Box::new(MeasuredRun { summary, ..run.clone() })))
+    Ok(Some(Ok(Cow::Owned(MeasuredRun { summary, ..run.clone() }))))
 }
 
 /// One more of its devices: of each value the greater.
