@@ -35,7 +35,6 @@ use pillion_core::share::{Share, Sharing};
 use pillion_core::{GresType, GresTypes};
 use pillion_core::{JobStart, UnixTime};
 use pillion_device::{Backend, DeviceError, MpsPlace};
-use sets::gres_types;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tokio::time::Instant;
@@ -355,7 +354,7 @@ impl Mechanisms {
     pub fn settle(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
         self.find_sets(backend, shares);
         self.tidy(backend, devices, shares);
-        try_due(&mut self.draining, devices, "the sharing of a device", |device, beside| {
+        try_due(&mut self.draining, devices, "the sharing of a device", |_, device, beside| {
             match device.mechanism {
                 Mechanism::Mps => {
                     backend.mps_on(device.index)?.release(&Served::devices(device, beside).place)
@@ -404,28 +403,32 @@ impl Mechanisms {
 
     fn tidy(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
         let mig = &self.mig;
-        try_due(&mut self.untidy, devices, "what is left of a tenant at an MPS daemon", |device, beside| {
-            let Some(control) = backend.mps() else { return Ok(()) };
-            let group = gres_types(device, beside);
-            let on_it = shares.iter().filter(|share| share.device_groups().contains(&group));
-            let (inside, whole): (Vec<&Share>, Vec<&Share>) =
-                on_it.partition(|share| share.mechanism().has_instances());
-            daemon::tidy(control, &Served::devices(device, beside), &whole)?;
-            for (name, slot, tenants) in mig.shared_instances(device, &inside) {
-                daemon::tidy(control, &Served::instance(device, slot, name), &tenants)?;
-            }
-            Ok(())
-        });
+        try_due(
+            &mut self.untidy,
+            devices,
+            "what is left of a tenant at an MPS daemon",
+            |group, device, beside| {
+                let Some(control) = backend.mps() else { return Ok(()) };
+                let on_it = shares.iter().filter(|share| share.device_groups().contains(group));
+                let (inside, whole): (Vec<&Share>, Vec<&Share>) =
+                    on_it.partition(|share| share.mechanism().has_instances());
+                daemon::tidy(control, &Served::devices(device, beside), &whole)?;
+                for (name, slot, tenants) in mig.shared_instances(device, &inside) {
+                    daemon::tidy(control, &Served::instance(device, slot, name), &tenants)?;
+                }
+                Ok(())
+            },
+        );
     }
 }
 
-/// Tries what is due; what is undone, or is on no device any more, is off the list. `undo_on`: is told the first device, and those of its
-/// set besides.
+/// Tries what is due; what is undone, or is on no device any more, is off the list. `undo_on`: is told the entry of
+/// the list, its first device, and those of its set besides.
 fn try_due(
     list: &mut BTreeMap<GresTypes, Undo>,
     devices: &[DeviceDescription],
     what: &'static str,
-    mut undo_on: impl FnMut(&DeviceDescription, &[DeviceDescription]) -> Result<(), DeviceError>,
+    mut undo_on: impl FnMut(&GresTypes, &DeviceDescription, &[DeviceDescription]) -> Result<(), DeviceError>,
 ) {
     let find = |own: &GresType| devices.iter().find(|device| device.gres_type == *own).cloned();
     list.retain(|gres_types, undo| {
@@ -434,7 +437,7 @@ fn try_due(
         if !undo.is_due() {
             return true;
         }
-        let Err(error) = undo_on(device, beside) else { return false };
+        let Err(error) = undo_on(gres_types, device, beside) else { return false };
         let text = pillion_core::report(&error);
         if undo.failed(&error) {
             warn!(%gres_types, what, error = %text, "what was set up cannot be undone; it is tried again");

@@ -3,18 +3,10 @@
 
 use super::undo::Undo;
 use super::{MechanismError, Mechanisms};
-use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
 use pillion_core::{GresType, GresTypes};
 use pillion_device::{Backend, MpsControl, MpsPlace};
 use tracing::debug;
-
-/// The names of devices that are served together.
-pub(super) fn gres_types(device: &DeviceDescription, beside: &[DeviceDescription]) -> GresTypes {
-    let all = std::iter::once(device).chain(beside).map(|device| device.gres_type.clone());
-    // A node has no two devices of one name.
-    GresTypes::try_new(all.collect()).unwrap_or_else(|_| device.gres_type.clone().into())
-}
 
 impl Mechanisms {
     /// Ends the daemons of others' devices that nobody wants any more where they are in the way of one of `wanted`.
