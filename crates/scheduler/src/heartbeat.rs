@@ -5,7 +5,7 @@ use crate::agents::AgentState;
 use crate::context::{Context, Settings};
 use crate::scan::{Scan, held_reason, is_waiting};
 use crate::tick_error::TickError;
-use crate::view::gpu_type_names;
+use crate::view::{gpu_type_names, links};
 use pillion_config::PlainJobs;
 use pillion_core::device::DeviceDescription;
 use pillion_core::heartbeat::{Heartbeat, Mode, PoolAbility};
@@ -136,10 +136,10 @@ fn in_order(node: &Node, known: &[DeviceDescription]) -> Vec<GresType> {
 /// The same devices with those side by side that reach each other best: `pillion.lua` takes neighbours of the list for a job of
 /// several. Groups of which each reaches each by NVLink, of these groups those that one PCIe switch joins, and so on outwards.
 fn side_by_side(devices: Vec<GresType>, known: &[DeviceDescription]) -> Vec<GresType> {
-    let of = |name: &GresType| known.iter().find(|device| device.gres_type == *name);
+    let links: BTreeMap<&GresType, BTreeMap<GresType, Link>> =
+        known.iter().map(|device| (&device.gres_type, links(device, known))).collect();
     let way = |one: &GresType, other: &GresType| {
-        let link = of(one).zip(of(other)).and_then(|(one, other)| one.links.get(&other.index));
-        link.copied().unwrap_or(Link::Sys)
+        links.get(one).and_then(|ways| ways.get(other)).copied().unwrap_or(Link::Sys)
     };
     let mut groups: Vec<Vec<GresType>> = devices.into_iter().map(|device| vec![device]).collect();
     for worst in Link::ALL {

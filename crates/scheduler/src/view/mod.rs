@@ -139,7 +139,7 @@ fn device_views<'a>(
 }
 
 /// How it reaches the others, by what Slurm calls them.
-fn links(device: &DeviceDescription, all: &[DeviceDescription]) -> BTreeMap<GresType, Link> {
+pub(crate) fn links(device: &DeviceDescription, all: &[DeviceDescription]) -> BTreeMap<GresType, Link> {
     let named = |other: &DeviceDescription| Some((other.gres_type.clone(), *device.links.get(&other.index)?));
     all.iter().filter_map(named).collect()
 }
