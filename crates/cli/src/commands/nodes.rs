@@ -62,10 +62,9 @@ async fn ask_cut(client: &mut Operator) -> Result<Vec<Cut>, CliError> {
 fn cut_devices(node: &ClusterNode) -> impl Iterator<Item = Cut> {
     node.devices.iter().filter_map(|device| {
         let slots = device.tenants.iter().filter_map(|tenant| tenant.mig_slot.as_ref()?.parse().ok());
-        let slots: BTreeSet<Slot> = slots.collect();
-        let mut slots: Vec<Slot> = slots.into_iter().collect();
-        slots.sort_by_key(|slot| slot.start);
-        let slots: Vec<String> = slots.iter().map(Slot::to_string).collect();
+        let by_place: BTreeSet<(u8, String)> =
+            slots.map(|slot: Slot| (slot.start, slot.to_string())).collect();
+        let slots: Vec<String> = by_place.into_iter().map(|(_, slot)| slot).collect();
         let (node, gres_type) = (node.node.clone(), device.gres_type.clone());
         (!slots.is_empty()).then_some(Cut { node, gres_type, slots })
     })
