@@ -126,6 +126,22 @@ impl Tally {
     }
 }
 
+impl Tally {
+    /// Whether of everything that is to be shown there was some.
+    const fn is_enough(&self) -> bool {
+        let seeds = self.seeds;
+        self.sharing * 2 > seeds
+            && self.crowded * 100 > seeds
+            && self.wide * 2 > seeds
+            && self.sets * 20 > seeds
+            && self.accompanied * 5 > seeds
+            && self.requeued * 10 > seeds
+            && self.forgotten * 2 > seeds
+            && self.sent_back * 50 > seeds
+            && self.made_room * 5 > seeds
+    }
+}
+
 impl std::fmt::Display for Tally {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
@@ -241,29 +257,7 @@ fn cluster_sim() {
         tally.failed.len(),
         tally.seeds
     );
-    let Tally {
-        seeds,
-        sharing,
-        crowded,
-        wide,
-        sets,
-        accompanied,
-        requeued,
-        sent_back,
-        made_room,
-        forgotten,
-        ..
-    } = tally;
-    let is_enough = sharing * 2 > seeds
-        && crowded * 100 > seeds
-        && wide * 2 > seeds
-        && sets * 20 > seeds
-        && accompanied * 5 > seeds
-        && requeued * 10 > seeds
-        && forgotten * 2 > seeds
-        && sent_back * 50 > seeds
-        && made_room * 5 > seeds;
-    assert!(is_enough, "a simulation in which hardly anybody shares, or dies of it, shows nothing");
+    assert!(tally.is_enough(), "a simulation in which hardly anybody shares, or dies of it, shows nothing");
 }
 
 /// The same where users want walls and devices are cut: `CUT_SEED=..` replays one.
