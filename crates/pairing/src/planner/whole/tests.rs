@@ -393,34 +393,41 @@ prop_compose! {
     }
 }
 
+/// Each waiting job stands once in a plan, those that start find their CPUs, and each has as many devices as it asked for.
+pub(super) fn are_told_and_have_room(view: &ClusterView, plan: &Plan) -> Result<(), TestCaseError> {
+    let mut cpus: BTreeMap<&NodeName, u32> = BTreeMap::new();
+    let mut told: Vec<_> = plan.left_waiting.iter().map(|left| left.job_id).collect();
+    for pairing in &plan.pairings {
+        for member in &pairing.members {
+            let job = view.waiting.iter().find(|job| job.start == member.start).unwrap();
+            prop_assert_eq!(usize::from(job.device_count), pairing.gres_types.count());
+            prop_assert!(job.held.is_none());
+            *cpus.entry(&pairing.node).or_default() += job.cpus;
+            told.push(job.start.job_id);
+        }
+    }
+    for node in &view.nodes {
+        prop_assert!(cpus.get(&node.name).is_none_or(|used| *used <= node.cpus_free));
+    }
+    told.sort();
+    let all: Vec<_> = view.waiting.iter().map(|job| job.start.job_id).collect();
+    prop_assert_eq!(told, all);
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn no_device_is_given_twice_and_every_job_is_told_once(view in clusters()) {
         let plan = planned(&view);
         let mut given = BTreeSet::new();
-        let mut cpus: BTreeMap<&NodeName, u32> = BTreeMap::new();
-        let mut told = Vec::new();
         for pairing in &plan.pairings {
             for gres_type in &pairing.gres_types {
                 let device = view.devices.iter().find(|own| own.node == pairing.node && own.gres_type == *gres_type);
                 prop_assert!(given.insert((&pairing.node, gres_type)), "{} {gres_type} twice", pairing.node);
                 prop_assert!(pairing.joins.is_some() || device.unwrap().is_wholly_free());
             }
-            for member in &pairing.members {
-                let job = view.waiting.iter().find(|job| job.start == member.start).unwrap();
-                prop_assert_eq!(usize::from(job.device_count), pairing.gres_types.count());
-                prop_assert!(job.held.is_none());
-                *cpus.entry(&pairing.node).or_default() += job.cpus;
-                told.push(job.start.job_id);
-            }
         }
-        for node in &view.nodes {
-            prop_assert!(cpus.get(&node.name).is_none_or(|used| *used <= node.cpus_free));
-        }
-        told.extend(plan.left_waiting.iter().map(|left| left.job_id));
-        told.sort();
-        let all: Vec<_> = view.waiting.iter().map(|job| job.start.job_id).collect();
-        prop_assert_eq!(told, all);
+        are_told_and_have_room(&view, &plan)?;
     }
 
     /// Of what is free for nobody before it, such a job that is first is given its devices.

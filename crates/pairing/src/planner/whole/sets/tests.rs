@@ -3,6 +3,7 @@
 use crate::model::Contention;
 use crate::plan::{Member, Plan, Reason, Role};
 use crate::planner::plan;
+use crate::planner::whole::tests::are_told_and_have_room;
 use crate::policy::Policy;
 use crate::testing::{GIB, claim, device, job, profile, tenant, view};
 use crate::view::{AloneClaim, ClusterView, DeviceView, Tenant, WaitingJob};
@@ -292,8 +293,6 @@ proptest! {
             let sets = tenants.map(|tenant| tenant.set.as_ref()).collect();
             ((&own.node, own.gres_type.as_str()), (100 - own.shards_free, memory, sets))
         }).collect();
-        let mut told = Vec::new();
-        let mut cpus: BTreeMap<&NodeName, u32> = BTreeMap::new();
         for pairing in &plan.pairings {
             let is_set = pairing.gres_types.count() > 1;
             for own in &pairing.gres_types {
@@ -308,10 +307,6 @@ proptest! {
             prop_assert!(pairing.members.len() <= 2);
             for member in &pairing.members {
                 let job = view.waiting.iter().find(|job| job.start == member.start).unwrap();
-                prop_assert_eq!(usize::from(job.device_count), pairing.gres_types.count());
-                prop_assert!(job.held.is_none());
-                *cpus.entry(&pairing.node).or_default() += job.cpus;
-                told.push(job.start.job_id);
                 let is_shared = pairing.members.len() > 1 || pairing.joins.is_some();
                 let may_share = !job.is_plain && &*job.workload.to_string() != "new";
                 prop_assert!(!is_shared || may_share);
@@ -322,13 +317,7 @@ proptest! {
             prop_assert!(*memory <= 80 * GIB || sets.len() == 1 && *shards == 100, "{place:?}: {memory}");
             prop_assert!(sets.len() <= 1, "{place:?}: {sets:?}");
         }
-        for node in &view.nodes {
-            prop_assert!(cpus.get(&node.name).is_none_or(|used| *used <= node.cpus_free));
-        }
-        told.extend(plan.left_waiting.iter().map(|left| left.job_id));
-        told.sort();
-        let all: Vec<_> = view.waiting.iter().map(|job| job.start.job_id).collect();
-        prop_assert_eq!(told, all);
+        are_told_and_have_room(&view, &plan)?;
     }
 
     /// Whoever starts without it starts with it.
