@@ -104,7 +104,7 @@ pub struct FaultSigns {
     pub memory: Vec<MemorySample>,
     /// The most device memory of each of its processes, where it was held to one.
     pub process_bytes_limit: Option<u64>,
-    /// All its processes together held more than the start was let in with, each within its limit, and the agent ended it.
+    /// All its processes together held more than the start was let in with, and the agent ended it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_over_limit: bool,
     /// What the end of its standard error says; `None` = it could not be read.

@@ -1,5 +1,5 @@
-//! The MPS daemon of a device, of an instance or of a set of devices, for its tenants: started with the first, held to the limits of those who are there,
-//! and, where the site wants that, with compute units of each tenant's own.
+//! The MPS daemon of a device, of an instance or of a set of devices, for its tenants: started with the first, held to the limits of
+//! those who are there, and, where the site wants that, with compute units of each tenant's own.
 
 use super::error::MechanismError;
 use super::mps::{self, Served};

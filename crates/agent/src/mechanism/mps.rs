@@ -1,7 +1,6 @@
 //! NVIDIA's Multi-Process Service: one control daemon a device, an instance of one that tenants of one user share, or a set of devices
-//! whose tenants use all of them, each in directories of its own, so that a fault stays where it is. The default directory (`/tmp/nvidia-mps`) is never used: a program that
-//! finds a daemon there by chance would
-//! share what nobody decided.
+//! whose tenants use all of them, each in directories of its own, so that a fault stays where it is. The default directory
+//! (`/tmp/nvidia-mps`) is never used: a program that finds a daemon there by chance would share what nobody decided.
 
 use super::error::MechanismError;
 use super::variable::Variable;

@@ -126,7 +126,8 @@ pub trait MpsControl {
     /// # Errors
     /// [`DeviceError::Unsupported`] where MPS cannot do what is asked, [`DeviceError::Refused`] if not root, and
     /// [`DeviceError::Busy`] if a daemon runs with other settings, is in [`MpsState::Fault`], or died and clients of it
-    /// still run, or if one of another place serves one of these devices; in an instance also [`DeviceError::Refused`] if the device has none of that name.
+    /// still run, or if one of another place serves one of these devices; in an instance also [`DeviceError::Refused`] if the
+    /// device has none of that name.
     fn prepare(&mut self, place: &MpsPlace, settings: &MpsSettings) -> Result<(), DeviceError>;
 
     /// Stops the control daemon of one place; nothing to do is success. Running clients are never ended by it.

@@ -1,5 +1,5 @@
-//! A process that plays the MPS control daemon of one device, of one instance or of several devices: for a double of NVIDIA's own. The daemon is there
-//! for as long as this value lives, and takes its clients along.
+//! A process that plays the MPS control daemon of one device, of one instance or of several devices: for a double of NVIDIA's own. The
+//! daemon is there for as long as this value lives, and takes its clients along.
 
 use super::remote::{AGENT_DEADLINE, Line, unexpected};
 use super::wire::{Reply, Request};

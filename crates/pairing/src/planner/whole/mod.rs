@@ -1,6 +1,7 @@
 //! Step 0: jobs that get whole devices, which nobody shares with them: *wide* ones, of several devices of a node, and *plain* ones,
-//! which did not ask for co-location. Where the site has it so (`policy.share_wide`) wide ones share a set of devices ([`sets`]). They are given theirs at their turn in the queue; jobs that may share are planned afterwards,
-//! on what is left, as if there were no others.
+//! which did not ask for co-location. They are given theirs at their turn in the queue; jobs that may share are planned afterwards,
+//! on what is left, as if there were no others. Where the site has it so (`policy.share_wide`) wide ones share a set of devices
+//! ([`sets`]).
 //!
 //! A wide job that has to wait would wait for ever where every device that falls free goes to the next small one, and a plain one
 //! where joiners come for as long as there are some. So the first that wait have devices *set apart*: those of the node that will
