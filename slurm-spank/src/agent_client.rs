@@ -101,12 +101,25 @@ impl Connection {
     /// # Errors
     /// [`NoAnswer`]; the task then starts as if nothing had been decided.
     pub fn ask(mut self, request: &HandoffRequest) -> Result<HandoffReply, NoAnswer> {
+        let deadline = self.say(request)?;
+        let reply = read_line(&mut self.stream, deadline)?;
+        serde_json::from_slice(&reply).map_err(NoAnswer::Garbage)
+    }
+
+    /// Says that a task begins, and hangs up: what the agent makes of it nobody waits for.
+    ///
+    /// # Errors
+    /// [`NoAnswer`]; the agent then does not know of the task.
+    pub fn tell(self, request: &HandoffRequest) -> Result<(), NoAnswer> {
+        self.say(request).map(drop)
+    }
+
+    fn say(&self, request: &HandoffRequest) -> Result<Deadline, NoAnswer> {
         let deadline = Deadline::after(self.left, self.allowed);
         let mut line = serde_json::to_vec(request).map_err(NoAnswer::Garbage)?;
         line.push(b'\n');
         write_all(&self.stream, &line, deadline)?;
-        let reply = read_line(&mut self.stream, deadline)?;
-        serde_json::from_slice(&reply).map_err(NoAnswer::Garbage)
+        Ok(deadline)
     }
 }
 

@@ -12,7 +12,9 @@ use crate::env::{
 };
 use crate::ffi::unix;
 use crate::spank::{Context, Item, Level, Spank};
-use pillion_core::handoff::{BATCH_STEP, HANDOFF_VERSION, HandoffReply, HandoffRequest, Verdict};
+use pillion_core::handoff::{
+    BATCH_STEP, HANDOFF_VERSION, HandoffReply, HandoffRequest, MARKER_TELLS, Verdict,
+};
 use pillion_core::ids::{JobStart, SlurmJobId, UserId};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -27,6 +29,16 @@ const RESTART_COUNT: &str = "SLURM_RESTART_COUNT";
 pub struct Recognised {
     option: Option<String>,
     agent: Option<Connection>,
+    manner: Manner,
+}
+
+/// How a job of ours goes to the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// It asks, and takes the answer.
+    Asks,
+    /// Its user did not ask for co-location: the agent is told that a task begins, and nothing changes for it.
+    Tells,
 }
 
 /// Registers the option. In `srun`, inside a colocated job, also removes what would make it ask for a GPU that became
@@ -67,25 +79,31 @@ pub fn task_init_privileged(spank: &mut impl Spank, arguments: &[&str]) -> Optio
     let job_id = job_id(spank)?;
     let (arguments, _) = PluginArguments::parse(arguments.iter().copied());
     let socket = arguments.socket_path(spank.process_variable("SLURMD_NODENAME").as_deref());
-    if option.is_none() && !socket.as_deref().is_some_and(|socket| is_marked(socket, job_id)) {
-        return None;
-    }
+    let manner = match &option {
+        Some(_) => Manner::Asks,
+        None => socket.as_deref().and_then(|socket| marked(socket, job_id))?,
+    };
     let agent = match socket.map(|socket| Connection::open(&socket, arguments.deadline)) {
         Some(Ok(agent)) => Some(agent),
         Some(Err(error)) => {
-            log_miss(spank, job_id, &error.to_string());
+            log_miss(spank, job_id, manner, &error.to_string());
             None
         }
         None => {
-            log_miss(spank, job_id, "plugstack.conf says socket=..%n.. and this node has no usable name");
+            log_miss(
+                spank,
+                job_id,
+                manner,
+                "plugstack.conf says socket=..%n.. and this node has no usable name",
+            );
             None
         }
     };
-    if is_batch(spank) {
+    if manner == Manner::Asks && is_batch(spank) {
         // Or what the user exported would be read as Slurm's word: slurmstepd writes its own only for a later start.
         spank.unsetenv(RESTART_COUNT);
     }
-    Some(Recognised { option, agent })
+    Some(Recognised { option, agent, manner })
 }
 
 /// As the user, right before the task: asks the agent and applies what it says. Of a job that is not ours only what would break a
@@ -100,10 +118,18 @@ pub fn task_init(spank: &mut impl Spank, recognised: Option<Recognised>) {
         drop_stale_requests(spank);
     }
     let Some(recognised) = recognised else { return };
-    // Or an sbatch inside this job would hand our option on to a job that did not ask for it.
-    spank.unsetenv(HANDED_ON_OPTION);
-    let Recognised { option, agent } = recognised;
+    let Recognised { option, agent, manner } = recognised;
+    if manner == Manner::Asks {
+        // Or an sbatch inside this job would hand our option on to a job that did not ask for it.
+        spank.unsetenv(HANDED_ON_OPTION);
+    }
     let Some((agent, request)) = agent.zip(request(spank, option)) else { return };
+    if manner == Manner::Tells {
+        if let Err(error) = agent.tell(&request) {
+            log_miss(spank, request.start.job_id, manner, &error.to_string());
+        }
+        return;
+    }
     match agent.ask(&request) {
         Ok(reply) => {
             if reply.verdict == Verdict::Unknown {
@@ -112,7 +138,7 @@ pub fn task_init(spank: &mut impl Spank, recognised: Option<Recognised>) {
             // Without a decision as well: such a start is measured all the same, by the file that the agent names.
             apply(spank, &reply);
         }
-        Err(error) => log_miss(spank, request.start.job_id, &error.to_string()),
+        Err(error) => log_miss(spank, request.start.job_id, manner, &error.to_string()),
     }
 }
 
@@ -153,17 +179,26 @@ fn restart_count(spank: &mut impl Spank, written: Option<u32>) -> u32 {
     spank.item(Item::RestartCount).filter(|count| *count > 0).or(written).unwrap_or(0)
 }
 
-/// The one line for a task that starts without an answer.
-fn log_miss(spank: &mut impl Spank, job: SlurmJobId, why: &str) {
-    spank.log(Level::Info, &env::printable(&format!("pillion: job {job} starts without a share: {why}")));
+/// The one line for a task that starts without an answer; of one that waited for none only whoever looks for it reads it.
+fn log_miss(spank: &mut impl Spank, job: SlurmJobId, manner: Manner, why: &str) {
+    let (level, what) = match manner {
+        Manner::Asks => (Level::Info, "starts without a share"),
+        Manner::Tells => (Level::Debug, "is not measured"),
+    };
+    spank.log(level, &env::printable(&format!("pillion: job {job} {what}: {why}")));
 }
 
-/// Whether the agent has left its marker for this job. Only one made by root (or by ourselves, in a cluster without root)
-/// counts.
-fn is_marked(socket: &Path, job: SlurmJobId) -> bool {
-    let metadata = env::marker_path(socket, job).and_then(|path| path.symlink_metadata().ok());
-    metadata
-        .is_some_and(|found| found.is_file() && (found.uid() == 0 || found.uid() == unix::effective_uid()))
+/// What the agent's marker for this job says, where it has left one. Only one made by root (or by ourselves, in a cluster without
+/// root) counts.
+fn marked(socket: &Path, job: SlurmJobId) -> Option<Manner> {
+    let path = env::marker_path(socket, job)?;
+    let found = path.symlink_metadata().ok()?;
+    if !found.is_file() || !(found.uid() == 0 || found.uid() == unix::effective_uid()) {
+        return None;
+    }
+    // One that cannot be read was left by an agent all the same.
+    let is_to_tell = std::fs::read(&path).is_ok_and(|text| text == MARKER_TELLS.as_bytes());
+    Some(if is_to_tell { Manner::Tells } else { Manner::Asks })
 }
 
 fn drop_stale_requests(spank: &mut impl Spank) {

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
-use pillion_core::handoff::{HandoffReply, HandoffRequest, Verdict};
+use pillion_core::handoff::{HandoffReply, HandoffRequest, MARKER_TELLS, Verdict};
 use pillion_core::ids::{DecisionId, SlurmJobId};
 use pillion_slurm_spank::ffi::slurm::fail_open;
 use pillion_slurm_spank::hooks::{init, task_init, task_init_privileged};
@@ -256,6 +256,44 @@ fn the_marker_recognises_a_step_without_the_option() {
     assert!(run_task(&mut spank, &[&socket], &[]));
     assert_eq!(asked.join().unwrap().option, None);
     assert_eq!(spank.job.get("PILLION_DECISION").map(String::as_str), Some("5"));
+}
+
+#[test]
+fn who_did_not_ask_keeps_his_environment_and_waits_for_no_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("jobs")).unwrap();
+    std::fs::write(directory.path().join("jobs/7"), MARKER_TELLS).unwrap();
+    let socket = format!("socket={}", directory.path().join("agent.sock").display());
+    let before = variables(&[
+        ("SLURM_SHARDS_ON_NODE", "100"),
+        ("SLURM_RESTART_COUNT", "7"),
+        ("CUDA_MPS_PIPE_DIRECTORY", "/his/own"),
+    ]);
+    let begin = |step: u32| {
+        let mut spank = FakeSpank::task();
+        spank.items.insert(Item::StepId, step);
+        spank.job.clone_from(&before);
+        assert!(run_task(&mut spank, &[&socket, "deadline_ms=2000"], &[]));
+        assert_eq!(spank.job, before, "step {step}");
+        spank.log
+    };
+    // Dead: only whoever debugs reads of it.
+    let log = begin(0);
+    assert!(
+        matches!(&log[..], [(Level::Debug, line)] if line.starts_with("pillion: job 7 is not measured")),
+        "{log:?}"
+    );
+    // It stands still: it has been told when it goes on.
+    let listener = UnixListener::bind(directory.path().join("agent.sock")).unwrap();
+    for step in 0..40 {
+        assert_eq!(begin(step), [], "nothing is missing");
+    }
+    for step in 0..40 {
+        let mut line = String::new();
+        BufReader::new(listener.accept().unwrap().0).read_line(&mut line).unwrap();
+        let told: HandoffRequest = serde_json::from_str(&line).unwrap();
+        assert_eq!((told.step_id, told.option), (step, None));
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 /// Says what Slurm gave it, in the job and in a step.
 const WORK: &str = "echo gpus=$SLURM_JOB_GPUS visible=$CUDA_VISIBLE_DEVICES shards=$SLURM_SHARDS_ON_NODE asks=${SLURM_GPUS:-} \\
-    decision=${PILLION_DECISION:-none} pipe=${CUDA_MPS_PIPE_DIRECTORY:-none}
+    decision=${PILLION_DECISION:-none} progress=${PILLION_PROGRESS:-none} pipe=${CUDA_MPS_PIPE_DIRECTORY:-none}
     srun -n1 sh -c 'echo step gpus=$CUDA_VISIBLE_DEVICES'";
 
 fn start(bound_seconds: u64) -> Cluster {
@@ -103,7 +103,7 @@ fn who_did_not_ask_waits_in_slurms_order_and_is_joined_by_nobody() {
     for job in &plain {
         cluster.wait_for_job(*job, &["RUNNING"], SOON).unwrap();
     }
-    let first = submit(&cluster, "bob", UNTIL_TOLD, &["--gres=gpu:1"]);
+    let first = submit(&cluster, "bob", &format!("{WORK}\n{UNTIL_TOLD}"), &["--gres=gpu:1"]);
     let second = colocated(WORK);
     // At first it is left to Slurm, which would start it at once.
     wait_until("both wait for a free GPU, in our care", SOON, || {
@@ -134,6 +134,11 @@ fn who_did_not_ask_waits_in_slurms_order_and_is_joined_by_nobody() {
         end(job);
         cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
     }
+    let printed = cluster.finished_output(first, SOON).unwrap();
+    assert!(
+        printed.contains(" decision=none progress=none pipe=none\n"),
+        "it is measured, and not told: {printed}"
+    );
     wait_until_settled(&cluster, first);
     assert_eq!((Journal::of(&cluster, first).releases(), Journal::of(&cluster, first).starts()), (1, 1));
 }

@@ -146,6 +146,7 @@ fn to_agents() -> Vec<ToAgent> {
         shards: Shards::try_new(60).unwrap(),
         memory_bytes: None,
         is_session: false,
+        is_plain: false,
     };
     let revoke = ToAgent::Revoke { decision_id: DecisionId(7), start: JOB };
     let end = ToAgent::End { start: JOB, order: EndOrder::End { delay_seconds: 28.0 } };

@@ -236,8 +236,10 @@ impl HandoffServer {
             // A step that did not carry the option, of a job that nobody decided on: not ours.
             return HandoffReply::unknown();
         };
-        let share = self.node.share(begun.start).filter(|share| begun.has_share && share.uid == request.uid);
-        self.register(request, pid, &begun);
+        let decided = self.node.share(begun.start);
+        let is_plain = decided.as_ref().is_some_and(|share| share.is_plain);
+        let share = decided.filter(|share| begun.has_share && share.uid == request.uid);
+        self.register(request, pid, &begun, is_plain);
         if share.as_ref().is_some_and(|share| share.mechanism().has_instances()) {
             self.wait_for_instance(begun.start, until).await;
         } else if request.is_batch() {
@@ -246,6 +248,10 @@ impl HandoffServer {
             }
         }
         self.report(request, share.as_ref(), begun.clone()).await;
+        if is_plain {
+            // Only a plugin of an earlier release waits for it.
+            return HandoffReply::unknown();
+        }
         self.reply(request, begun.start, share.as_ref())
     }
 
@@ -304,9 +310,9 @@ impl HandoffServer {
         Some(found).filter(|_| fits)
     }
 
-    fn register(&self, request: &HandoffRequest, pid: Option<u32>, begun: &BegunStart) {
+    fn register(&self, request: &HandoffRequest, pid: Option<u32>, begun: &BegunStart, is_plain: bool) {
         let start = begun.start;
-        self.node.make_marker(start);
+        self.node.make_marker(start, is_plain);
         let Some(root) = pid.and_then(|pid| self.proc.identify(pid)) else {
             warn!(%start, "the task's process is not visible here; it will not be measured");
             return;

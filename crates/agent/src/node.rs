@@ -5,6 +5,7 @@ use crate::begun::{BegunStart, BegunStarts};
 use crate::metrics::Figures;
 use crate::share::{Own, ShareTable};
 use pillion_core::device::DeviceDescription;
+use pillion_core::handoff::MARKER_TELLS;
 use pillion_core::setup::SetupFault;
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, GresType, GresTypes, JobStart, NodeName, SlurmJobId};
@@ -61,7 +62,7 @@ impl Node {
         std::fs::create_dir_all(&markers)?;
         let node = Self::with(name, inventory, shares, markers);
         for share in node.all_shares() {
-            node.make_marker(share.start);
+            node.make_marker(share.start, share.is_plain);
         }
         Ok(node)
     }
@@ -190,9 +191,9 @@ impl Node {
     /// # Errors
     /// If it cannot be written down.
     pub fn insert_share(&self, share: Share, own: Own) -> io::Result<()> {
-        let start = share.start;
+        let (start, is_plain) = (share.start, share.is_plain);
         self.change(|table| table.insert(share, own))?;
-        self.make_marker(start);
+        self.make_marker(start, is_plain);
         self.shares_changed.notify_waiters();
         Ok(())
     }
@@ -244,10 +245,10 @@ impl Node {
         }
     }
 
-    /// Marks a job as ours, for the plugin in the job's later steps.
-    pub fn make_marker(&self, start: JobStart) {
+    /// Marks a job as ours, for the plugin in its steps, which waits for no answer where it `is_plain`.
+    pub fn make_marker(&self, start: JobStart, is_plain: bool) {
         let path = self.marker(start);
-        if let Err(error) = std::fs::write(&path, "") {
+        if let Err(error) = std::fs::write(&path, if is_plain { MARKER_TELLS } else { "" }) {
             warn!(path = %path.display(), %error, "a job cannot be marked; its srun steps will not be asked for");
         }
     }

@@ -223,6 +223,7 @@ pub(crate) mod tests {
             shards: Shards::ALL,
             memory_bytes: None,
             is_session: false,
+            is_plain: false,
         }
     }
 

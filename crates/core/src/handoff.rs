@@ -13,6 +13,10 @@ pub const HANDOFF_SOCKET: &str = "/run/pillion/agent.sock";
 /// How long the plugin waits in all, in milliseconds.
 pub const HANDOFF_DEADLINE_MILLISECONDS: u64 = 200;
 
+/// What the agent's marker of a job says where the plugin is only to tell, and not to wait for an answer: its user did not ask for
+/// co-location, and does not notice an agent that stands still. A marker of any other job is empty.
+pub const MARKER_TELLS: &str = "tells";
+
 /// The step id of a batch script, Slurm's own number.
 pub const BATCH_STEP: u32 = 0xffff_fffb;
 

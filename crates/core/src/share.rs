@@ -238,6 +238,9 @@ pub struct Share {
     /// It is an interactive job: it has no script, its first step begins it, and it goes on between its steps.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_session: bool,
+    /// Its user did not ask for co-location: it has all of its devices, its environment stays as it is, and it waits for nobody of us.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_plain: bool,
 }
 
 impl Share {

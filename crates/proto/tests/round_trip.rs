@@ -311,7 +311,7 @@ prop_compose! {
         Share {
             decision_id: DecisionId(id), start, uid: UserId(uid), gres_types: GresType(gres).into(),
             sharing, shards: Shards::try_new(shards).expect("in range"),
-            memory_bytes: sharing.memory_limit_bytes().filter(|limit| limit % 2 == 1).map(|limit| limit.saturating_mul(2)), is_session: slice % 2 == 1,
+            memory_bytes: sharing.memory_limit_bytes().filter(|limit| limit % 2 == 1).map(|limit| limit.saturating_mul(2)), is_session: slice % 2 == 1, is_plain: slice % 4 < 2,
         }
     }
 }
@@ -539,6 +539,7 @@ fn what_cannot_be_is_refused_by_name() {
         shards: Shards::ALL,
         memory_bytes: None,
         is_session: false,
+        is_plain: false,
     });
     for (wrong, why) in [
         (wire::PrepareShare { shards: 256, ..share.clone() }, "256 is not a shard count"),

@@ -14,6 +14,7 @@ fn share() -> Share {
         shards: Shards::ALL,
         memory_bytes: None,
         is_session: false,
+        is_plain: false,
     }
 }
 

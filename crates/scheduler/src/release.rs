@@ -129,7 +129,7 @@ impl Release {
         match step {
             Next::Wait => Ok(()),
             Next::Prepare => {
-                self.prepare(decision, member);
+                self.prepare(decision, member, scan);
                 Ok(())
             }
             Next::Release if self.may_begin() => self.release(decision, member, scan).await,
@@ -166,13 +166,13 @@ impl Release {
     }
 
     /// Asks the agent to get ready, unless it was asked a moment ago: thousands may wait for their turn.
-    fn prepare(&self, decision: &Decision, member: &Member) {
+    fn prepare(&self, decision: &Decision, member: &Member, scan: &Scan) {
         let key = (decision.id, member.plan.start);
         let is_asked = self.asked().contains_key(&key);
         if is_asked {
             return;
         }
-        let share = ToAgent::Prepare(share_of(decision, member));
+        let share = ToAgent::Prepare(share_of(decision, member, scan));
         if self.context.agents.send(&decision.node, share) {
             self.asked().insert(key, self.context.now());
         }
@@ -456,7 +456,8 @@ fn needs_reset(job: &Job) -> bool {
         .is_some_and(|mark| mark.lease_epoch.is_some() || (mark.alone && updates::is_pinned(job, mark)))
 }
 
-fn share_of(decision: &Decision, member: &Member) -> Share {
+fn share_of(decision: &Decision, member: &Member, scan: &Scan) -> Share {
+    let mark = scan.jobs.get(&member.plan.start.job_id).and_then(mark_of);
     let limit_of_each = member.plan.sharing.memory_limit_bytes();
     Share {
         decision_id: decision.id,
@@ -467,6 +468,7 @@ fn share_of(decision: &Decision, member: &Member) -> Share {
         shards: member.plan.shards,
         memory_bytes: member.plan.memory_bytes.filter(|all| limit_of_each.is_some_and(|each| each < *all)),
         is_session: is_session(&member.plan.workload),
+        is_plain: mark.is_some_and(|mark| mark.plain),
     }
 }
 

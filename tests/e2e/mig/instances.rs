@@ -120,6 +120,7 @@ pub(crate) fn held_by(
             shards,
             memory_bytes: None,
             is_session: false,
+            is_plain: false,
         };
         table.insert(share, Own::default()).unwrap();
         jobs.push(job);

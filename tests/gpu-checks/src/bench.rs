@@ -192,6 +192,7 @@ impl Bench {
             shards: Shards::ALL,
             memory_bytes: None,
             is_session: false,
+            is_plain: false,
         };
         let pipe = self.pipe_directory();
         let paths =

@@ -94,6 +94,7 @@ impl Agent {
             shards: self.device.geometry.as_ref().unwrap().shards(slot.profile),
             memory_bytes: None,
             is_session: false,
+            is_plain: false,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::node::Inventory;
 use crate::share::ShareTable;
 use crate::share::tests::{device, share};
 use pillion_core::device::Mechanism;
-use pillion_core::handoff::BATCH_STEP;
+use pillion_core::handoff::{BATCH_STEP, MARKER_TELLS};
 use pillion_core::{DecisionId, GresType, JobStart, ManualClock, NodeName, Shards, SlurmJobId, UserId};
 use tokio::time::Instant;
 
@@ -256,6 +256,23 @@ async fn a_start_without_an_instance_waits_until_its_device_is_whole_and_no_long
     });
     assert_eq!(whole_count, 3, "it is tried again");
     assert!(began.elapsed() <= WHOLE_WAIT, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_did_not_ask_is_measured_and_told_nothing() {
+    let mut scene = scene();
+    let plain = Share { is_plain: true, ..share(33, Mechanism::TimeSliced) };
+    scene.server.node.insert_share(plain, Own::default()).unwrap();
+    let script = HandoffRequest { shards: Some(100), ..request(None) };
+    // Only a plugin of an earlier release waits for what is answered.
+    for request in [script.clone(), HandoffRequest { step_id: 0, devices: Vec::new(), ..script }] {
+        let reply = scene.server.answer(&request, Some(std::process::id())).await;
+        assert_eq!(reply, HandoffReply::unknown());
+        let Ok(ReportBody::Launch(launch)) = scene.reports.try_recv() else { panic!("a launch is told") };
+        assert_eq!((launch.step_id, launch.decision_id), (request.step_id, Some(DecisionId(7))));
+        let marker = std::fs::read_to_string(scene.directory.path().join("jobs/33")).unwrap();
+        assert_eq!(marker, MARKER_TELLS, "so its next step does not wait either");
+    }
 }
 
 /// The share of an interactive job, and a step that begins it.

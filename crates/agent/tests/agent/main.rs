@@ -56,6 +56,7 @@ fn share(job: u32, mechanism: Mechanism) -> Share {
         shards: Shards::try_new(60).expect("in range"),
         memory_bytes: None,
         is_session: false,
+        is_plain: false,
     }
 }
 

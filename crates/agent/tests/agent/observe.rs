@@ -85,6 +85,7 @@ async fn what_it_is_ordered_to_share_it_refuses() {
         shards: Shards::try_new(60).expect("in range"),
         memory_bytes: None,
         is_session: false,
+        is_plain: false,
     };
     scheduler.prepare(share).await;
     let error = scheduler.result(start(5)).await.error.unwrap();

@@ -51,6 +51,7 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
         mig_slot,
         is_session,
         process_memory_limit_bytes,
+        is_plain,
     } = wire;
     let sharing = Sharing::try_from(SharingColumns {
         mechanism: Some(field::mechanism(&mechanism)?),
@@ -71,6 +72,7 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
         shards,
         memory_bytes: memory_limit_bytes.filter(|_| process_memory_limit_bytes.is_some()),
         is_session,
+        is_plain,
     })
 }
 
@@ -95,7 +97,17 @@ fn checked_shards(count: u32) -> Result<Shards, InvalidField> {
 
 impl From<Share> for wire::PrepareShare {
     fn from(share: Share) -> Self {
-        let Share { decision_id, start, uid, gres_types, sharing, shards, memory_bytes, is_session } = share;
+        let Share {
+            decision_id,
+            start,
+            uid,
+            gres_types,
+            sharing,
+            shards,
+            memory_bytes,
+            is_session,
+            is_plain,
+        } = share;
         let SharingColumns { mechanism: _, cap_fraction, ccs_mode, memory_limit_bytes, mig_slot } =
             sharing.into();
         Self {
@@ -111,6 +123,7 @@ impl From<Share> for wire::PrepareShare {
             shards: u32::from(shards.count()),
             mig_slot: mig_slot.map(String::from),
             is_session,
+            is_plain,
             process_memory_limit_bytes: memory_limit_bytes.filter(|_| memory_bytes.is_some()),
         }
     }
@@ -165,6 +178,7 @@ mod tests {
             shards: Shards::try_new(50).expect("in range"),
             memory_bytes: Some(12 << 30),
             is_session: false,
+            is_plain: false,
         };
         let sent = wire::PrepareShare::from(share.clone());
         let limits = (sent.memory_limit_bytes, sent.process_memory_limit_bytes);

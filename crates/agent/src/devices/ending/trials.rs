@@ -149,6 +149,7 @@ impl World {
             shards: Shards::try_new(20).unwrap(),
             memory_bytes: None,
             is_session: false,
+            is_plain: false,
         };
         self.devices.prepare(share.clone());
         let pipe = self.directory.path().join(format!("mps/{}/pipe", device.gres_type));

@@ -43,6 +43,7 @@ fn share(job: u32, gres_type: &str) -> Share {
         shards: Shards::try_new(40).unwrap(),
         memory_bytes: None,
         is_session: false,
+        is_plain: false,
     }
 }
 
