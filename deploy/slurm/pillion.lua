@@ -243,6 +243,15 @@ function M.read_heartbeat()
   return beat
 end
 
+-- Tells the scheduler that a job was sent to wait for it, by a byte in a file of its own beside the heartbeat
+-- (crates/scheduler/src/submitted.rs). Never makes the file: without one the scheduler sees the job at its next scan.
+local function tell_submitted()
+  local file = io.open(string.gsub(config.heartbeat, "[^/]*$", "") .. "submitted", "r+")
+  if not file then return end
+  file:write("1")
+  file:close()
+end
+
 -- Why nothing is managed now; nil if all is well.
 local function why_idle(beat, now)
   if not beat then return "Pillion's scheduler is not running" end
@@ -688,6 +697,7 @@ local function send(job, pool, gpu, size, limit, option, begin)
     slurm.log_error("%s", "pillion.lua: assignment failed, job left as it was: " .. tostring(failure))
     return "something failed inside Pillion"
   end
+  if begin > 0 then tell_submitted() end
   return nil
 end
 

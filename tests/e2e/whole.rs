@@ -1,5 +1,6 @@
 //! The whole of Pillion on a cluster, once through: a first run alone, measured, and remembered across a restart.
 
+use crate::leases::{UNTIL_TOLD, let_end};
 use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
 use std::time::Duration;
@@ -44,4 +45,24 @@ fn a_killed_scheduler_starts_again_over_what_it_left() {
     cluster.start_scheduler().unwrap();
     let job = cluster.submit_as("alice", "true", &["--colocate", "--gres=gpu:1"]).unwrap();
     cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
+}
+
+/// Who comes onto an idle device is seen when he comes, however rarely the queue is looked at where nothing happens.
+#[test]
+fn who_comes_while_devices_stand_idle_waits_for_no_scan() {
+    let (looks_every, soon) = (10.0, Duration::from_secs(5));
+    let mut cluster =
+        Cluster::start(ClusterSpec { scan_period_seconds: looks_every, ..ClusterSpec::default() }).unwrap();
+    cluster.start_pillion().unwrap();
+    let jobs: Vec<_> = (0..4)
+        .map(|_| {
+            let job = cluster.submit_as("alice", UNTIL_TOLD, &["--colocate", "--gres=gpu:1", "-t5"]).unwrap();
+            cluster.wait_for_job(job, &["RUNNING"], soon).unwrap();
+            job
+        })
+        .collect();
+    for job in jobs {
+        let_end(&cluster, job);
+        cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
+    }
 }

@@ -419,7 +419,7 @@ fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
     let (part, partition) = if spec.pool_nodes.is_empty() { ("observe", "gpu") } else { ("pool", "shared") };
     format!(
         "state_directory = \"{root}/scheduler\"\nmode = \"{mode}\"\nbound_seconds = {bound}\n\
-         scan_period_seconds = 0.5\nheartbeat_path = \"{root}/scheduler/heartbeat\"\n\
+         scan_period_seconds = {scan_period:?}\nheartbeat_path = \"{root}/scheduler/heartbeat\"\n\
          [{part}]\npartitions = [\"{partition}\"]\n{pool}\n\
          [slurm]\nconf = \"{conf}\"\n\
          [listen]\ntcp = \"{agents}\"\nsocket = \"{root}/run/scheduler.sock\"\n\
@@ -431,6 +431,7 @@ fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
         extra = spec.scheduler_conf_extra.join("\n"),
         mode = mode(spec),
         bound = spec.bound_seconds,
+        scan_period = spec.scan_period_seconds,
         solo = spec.solo_seconds_min,
         conf = cluster.layout().slurm_conf().display(),
         users = spec.policy.as_str(),

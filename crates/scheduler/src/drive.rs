@@ -44,12 +44,36 @@ pub struct Rhythm {
     /// controller that is slow less often.
     pub rest_ratio: u32,
     pub rest_max: Duration,
+    /// So much rest it may put off: who was left alone for a while answers several at once, and rests no less in the long run.
+    pub rest_put_off_max: Duration,
+}
+
+/// Rest that ticks have made due and that was not taken yet.
+#[derive(Debug, Clone, Copy, Default)]
+struct Due(Duration);
+
+impl Due {
+    /// After it was left alone for `rested`, and then ticked for `tick`.
+    fn after(self, rested: Duration, tick: Duration, rhythm: Rhythm) -> Self {
+        Self(self.0.saturating_sub(rested) + rhythm.pause_after(tick))
+    }
+
+    /// What cannot be put off.
+    const fn now(self, rhythm: Rhythm) -> Duration {
+        self.0.saturating_sub(rhythm.rest_put_off_max)
+    }
 }
 
 impl Rhythm {
     /// Every so often, and at once when woken.
     pub const fn every(period: Duration) -> Self {
-        Self { period, pause: Duration::ZERO, rest_ratio: 1, rest_max: Duration::ZERO }
+        Self {
+            period,
+            pause: Duration::ZERO,
+            rest_ratio: 1,
+            rest_max: Duration::ZERO,
+            rest_put_off_max: Duration::ZERO,
+        }
     }
 
     /// The same, with a pause.
@@ -70,19 +94,26 @@ impl Rhythm {
         Self { rest_ratio, rest_max, ..self }
     }
 
-    /// How long it is left alone after a tick that took so long.
+    /// The same, with so much of its rest put off until nobody wakes it.
+    #[must_use]
+    pub const fn putting_off(self, rest_put_off_max: Duration) -> Self {
+        Self { rest_put_off_max, ..self }
+    }
+
+    /// How much rest a tick makes due that took so long.
     fn pause_after(self, tick: Duration) -> Duration {
         self.pause.max(tick.saturating_mul(self.rest_ratio).min(self.rest_max))
     }
 }
 
-/// Runs a task until `stop`, every `period` and when it is woken, but never within `pause` of the tick before. The first tick
-/// comes at once. An error is logged when it begins and when it changes, not on every tick.
+/// Runs a task until `stop`, every `period` and when it is woken, but not before it has rested. The first tick comes at once. An error is logged when it begins and when it changes, not on every tick.
 pub async fn drive(task: Task, context: Arc<Context>, stop: CancellationToken) {
     let Task { name, rhythm, wake, reconciler } = task;
     let mut last_error = None;
+    let (mut due, mut ended) = (Due::default(), Instant::now());
     loop {
         let begun = Instant::now();
+        let rested = begun - ended;
         let done = reconciler.tick().await;
         context.tally.ticked(name, begun.elapsed(), done.is_ok().then(|| context.now()));
         match done {
@@ -95,7 +126,9 @@ pub async fn drive(task: Task, context: Arc<Context>, stop: CancellationToken) {
                 last_error = Some(text);
             }
         }
-        let pause = rhythm.pause_after(begun.elapsed());
+        ended = Instant::now();
+        due = due.after(rested, ended - begun, rhythm);
+        let pause = due.now(rhythm);
         let woken = async {
             match &wake {
                 Some(wake) => wake.notified().await,

@@ -48,6 +48,7 @@ pub mod sessions;
 pub mod shadow;
 pub mod step;
 pub mod strays;
+pub mod submitted;
 #[cfg(test)]
 mod testing;
 pub mod tick_error;

@@ -32,13 +32,16 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// The least time between two looks at Slurm. Who waits for the end of a job waits for the next look.
+/// The least time between two looks at Slurm, in the long run. Who waits for the end of a job waits for the next look.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
 /// A look is a tenth of the time at most: of a long queue, and of a controller that is busy, there is one in half a period.
 const WATCH_RESTS: u32 = 9;
+/// Some ten looks at a queue of a few hundred jobs come at once, if as many jobs end: a device that fell free waits for no rest.
+const WATCH_PUTS_OFF: Duration = Duration::from_secs(5);
 
-/// The least time between two plans: each end of a job asks for one.
+/// The least time between two plans, in the long run: each end of a job asks for one.
 const ENGINE_PAUSE: Duration = Duration::from_millis(200);
+const ENGINE_PUTS_OFF: Duration = Duration::from_secs(1);
 
 /// A release waits no longer than this for the one before, where there are very many.
 const RELEASE_REST_MAX: Duration = Duration::from_millis(250);
@@ -94,8 +97,9 @@ pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) 
     let world = || Arc::clone(context);
     let often = Rhythm::every(scan_period);
     let nudges = &context.nudges;
-    let watch = often.pausing(WATCH_PAUSE).resting_times(WATCH_RESTS, scan_period / 2);
-    let plan = often.pausing(ENGINE_PAUSE).resting(scan_period / 2);
+    let watch =
+        often.pausing(WATCH_PAUSE).resting_times(WATCH_RESTS, scan_period / 2).putting_off(WATCH_PUTS_OFF);
+    let plan = often.pausing(ENGINE_PAUSE).resting(scan_period / 2).putting_off(ENGINE_PUTS_OFF);
     let engine: Arc<dyn Reconciler> = Arc::clone(engine) as _;
     vec![
         task("watch", watch, Some(&nudges.watch), Watch::new(world())),
@@ -166,8 +170,8 @@ mod tests {
         assert_eq!((ill.durations.count(), ill.failures, ill.succeeded_at), (1, 1, None));
     }
 
-    /// How often Slurm is looked at in ten seconds by one who is poked without end, where a look takes so long.
-    async fn looks_of(look: Duration) -> u64 {
+    /// How often Slurm is looked at in so many seconds by one who is poked without end, where a look takes so long.
+    async fn looks_of(look: Duration, seconds: u32) -> u64 {
         let context = testing::context();
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
         let mut tasks = all(Duration::from_secs(2), &context, &engine);
@@ -177,7 +181,7 @@ mod tests {
         }
         let (stop, mut driven) = (CancellationToken::new(), JoinSet::new());
         spawn(&mut driven, tasks, &context, &stop);
-        for _ in 0..2_000 {
+        for _ in 0..seconds * 200 {
             context.nudges.watch.notify_one();
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -189,10 +193,22 @@ mod tests {
     /// However often somebody pokes: five looks a second where they are cheap, and one in half a period where they are not.
     #[tokio::test(start_paused = true)]
     async fn who_pokes_without_end_makes_it_look_for_a_tenth_of_the_time_at_most() {
-        assert!((45..=51).contains(&looks_of(Duration::ZERO).await));
-        assert!((19..=21).contains(&looks_of(Duration::from_millis(50)).await));
-        assert!((8..=10).contains(&looks_of(Duration::from_millis(150)).await));
-        assert!((3..=5).contains(&looks_of(Duration::from_secs(2)).await));
+        let mut in_a_minute = Vec::new();
+        for milliseconds in [0, 50, 150, 2_000] {
+            let look = Duration::from_millis(milliseconds);
+            // The first minute has what was put off before it as well.
+            in_a_minute.push(looks_of(look, 120).await - looks_of(look, 60).await);
+        }
+        assert!((295..=301).contains(&in_a_minute[0]), "{in_a_minute:?}");
+        assert!((118..=121).contains(&in_a_minute[1]), "{in_a_minute:?}");
+        assert!((51..=53).contains(&in_a_minute[2]), "{in_a_minute:?}");
+        assert!((19..=21).contains(&in_a_minute[3]), "{in_a_minute:?}");
+    }
+
+    /// Whoever comes while it has rest to put off is looked at as soon as the look before is over.
+    #[tokio::test(start_paused = true)]
+    async fn a_few_ends_in_a_row_wait_for_no_rest() {
+        assert!((10..=13).contains(&looks_of(Duration::from_millis(50), 1).await));
     }
 
     struct Slow(Duration);

@@ -214,8 +214,10 @@ impl Release {
         stop_here("release-after-release", job.id);
         let answered_at = context.now();
         context.board_mut().tried.insert(member.plan.start, answered_at);
-        // Whatever became of it, the next scan tells it.
-        context.nudges.watch.notify_one();
+        if answer.is_err() {
+            // What became of it only a scan tells. One that was taken its node tells of when it begins.
+            context.nudges.watch.notify_one();
+        }
         match answer {
             Ok(()) => {
                 self.step(decision, member, MemberState::Released, at).await?;

@@ -13,6 +13,7 @@ use crate::heartbeat::behind_link;
 use crate::metrics;
 use crate::reconcilers;
 use crate::rules::Rule;
+use crate::submitted;
 use crate::web;
 use anyhow::Context as _;
 use pillion_auth::{Gate, Prover};
@@ -64,6 +65,8 @@ pub async fn run(
     spawn_servers(&mut tasks, &config, &context, &engine, (&store, database), &stop).await?;
     let scan_period = Duration::from_secs_f64(config.scan_period_seconds);
     reconcilers::spawn(&mut tasks, reconcilers::all(scan_period, &context, &engine), &context, &stop);
+    let submitted = behind_link(&config.heartbeat_path).with_file_name(submitted::FILE_NAME);
+    tasks.spawn(submitted::listen(submitted, Arc::clone(&context), stop.clone()));
     spawn_metrics(&mut tasks, &config, &context, &store, &stop);
     let unwatched = config.first_runs_unwatched();
     if !unwatched.is_empty() {

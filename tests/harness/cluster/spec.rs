@@ -169,6 +169,8 @@ pub struct ClusterSpec {
     pub solo_seconds_min: u32,
     /// The longest that a job may be held back.
     pub bound_seconds: u64,
+    /// From one look at the queue to the next where nothing happens, in seconds.
+    pub scan_period_seconds: f64,
     /// How much faster simulated work runs than the clock.
     pub time_scale: f64,
     /// Lines of `[machine]` in the configuration of the simulated devices.
@@ -208,6 +210,7 @@ impl Default for ClusterSpec {
             policy: SharingPolicy::default(),
             solo_seconds_min: 0,
             bound_seconds: 60,
+            scan_period_seconds: 0.5,
             time_scale: 60.0,
             machine_conf_extra: Vec::new(),
             ports: BTreeMap::new(),
