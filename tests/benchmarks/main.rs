@@ -20,7 +20,7 @@ use std::process::ExitCode;
 /// How many rounds a topic makes where none is named.
 const ROUNDS: usize = 200;
 
-const USAGE: &str = "usage: pillion-bench TOPIC [ROUNDS]; the topics are update-to-start, submit, launch, queue, peers, bound, decision and replay-slurm";
+const USAGE: &str = "usage: pillion-bench TOPIC [ROUNDS]; the topics are update-to-start, submit, launch, queue, queue-mixed, peers, bound, decision and replay-slurm";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -47,6 +47,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         "submit" => submit::run(rounds),
         "launch" => launch::run(rounds),
         "queue" => queue::run(rounds),
+        "queue-mixed" => queue::run_mixed(rounds),
         "peers" => peers::run(rounds),
         "bound" => peers::print_bound(rounds),
         "decision" => decision::run(),

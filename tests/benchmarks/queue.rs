@@ -21,13 +21,25 @@ const SCHEDULER: &str = "pillion-scheduler";
 const AGENTS: [&str; 2] = ["pillion-agent-n1", "pillion-agent-n2"];
 const NODES: [&str; 2] = ["n1", "n2"];
 const DEVICES_PER_NODE: u32 = 8;
+const DEVICE_COUNT: u32 = 16;
 /// Backlogs on a quiet machine, and as many on a busy one in between.
 const BACKLOGS: usize = 3;
 /// Jobs of one burst, on twice as many idle devices.
 const BURST: usize = 8;
-/// GPUs of the jobs of a mixed queue, and how often each: of ten.
-const WIDTHS: [(u32, u32); 3] = [(1, 5), (2, 3), (4, 2)];
-/// Mixed queues, each drawn anew.
+/// GPUs of each node that the jobs of a mixed queue ask for, of how many nodes, and how often each: of ten.
+const SHAPES: [(Shape, u32); 4] = [
+    (Shape { width: 1, nodes: 1 }, 5),
+    (Shape { width: 2, nodes: 1 }, 3),
+    (Shape { width: 4, nodes: 1 }, 1),
+    (Shape { width: 4, nodes: 2 }, 1),
+];
+/// A mixed queue asks for so much of what the devices can do while it is submitted: it builds up, and wide jobs have to wait for devices
+/// side by side.
+const LOAD: f64 = 1.05;
+/// How long its jobs run, in seconds, and those of the long queue.
+const SECONDS: (f64, f64) = (3.0, 20.0);
+const MINUTES: (f64, f64) = (30.0, 120.0);
+/// Mixed queues of jobs of seconds, each drawn anew.
 const MIXED_QUEUES: u64 = 3;
 /// Plain jobs of one round, and on how many CPUs at once.
 const PLAIN_COUNT: usize = 60;
@@ -63,13 +75,14 @@ impl Side<'_> {
         Ok(job)
     }
 
-    /// A job of so many GPUs of one node, each whole: where nobody shares, by `gpu`, as a user writes it without us.
+    /// A job of so many GPUs of a node, each whole: where nobody shares, by `gpu`, as a user writes it without us.
     fn submit_wide(&self, number: u64, job: Mixed) -> anyhow::Result<SlurmJobId> {
         let script = format!("echo $EPOCHREALTIME\nsleep {:.2}", job.seconds);
         let profile = format!("--colocate=profile=mixed-{number}");
-        let (gres, limit) = (format!("--gres=gpu:{}", job.width), format!("-t{}", job.limit_minutes));
+        let (gres, limit) = (format!("--gres=gpu:{}", job.shape.width), format!("-t{}", job.limit_minutes));
         let whose = if self.is_ours { profile.as_str() } else { "--partition=gpu" };
-        let asked = [whose, &gres, &limit, "-N1", "-c1", "--mem=100"];
+        let nodes = format!("-N{}", job.shape.nodes);
+        let asked = [whose, &gres, &limit, &nodes, "-c1", "--mem=100"];
         Ok(self.cluster.submit_as("alice", &script, &asked)?)
     }
 
@@ -131,38 +144,65 @@ fn bursts(side: &Side<'_>, count: usize) -> anyhow::Result<Vec<f64>> {
     Ok(waits)
 }
 
+/// How many GPUs of each of how many nodes a job asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    width: u32,
+    nodes: u32,
+}
+
+impl Shape {
+    fn devices(self) -> u32 {
+        self.width * self.nodes
+    }
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.nodes > 1 {
+            write!(f, "{} x {}", self.nodes, self.width)
+        } else {
+            write!(f, "{}", self.width)
+        }
+    }
+}
+
 /// A job of a mixed queue.
 #[derive(Clone, Copy)]
 struct Mixed {
-    width: u32,
+    shape: Shape,
     seconds: f64,
     limit_minutes: u32,
     /// After the one before it.
     pause: Duration,
 }
 
-/// A little more than the devices can do, so that a queue builds up and wide jobs have to wait for devices side by side.
-fn mixed_queue(count: usize, seed: u64) -> Vec<Mixed> {
+/// A queue of jobs that run from `seconds.0` to `seconds.1`.
+fn mixed_queue(count: usize, seconds: (f64, f64), seed: u64) -> Vec<Mixed> {
     let mut chance = SmallRng::seed_from_u64(16 + seed);
-    let draw = |chance: &mut SmallRng| {
+    let devices_mean =
+        SHAPES.iter().map(|(shape, often)| f64::from(shape.devices() * often) / 10.0).sum::<f64>();
+    let pause_mean = devices_mean * f64::midpoint(seconds.0, seconds.1) / f64::from(DEVICE_COUNT) / LOAD;
+    let mut draw = || {
         let mut point = chance.random_range(0..10);
-        let width = WIDTHS.iter().find(|(_, often)| {
+        let drawn = SHAPES.iter().find(|(_, often)| {
             let is_it = point < *often;
             point = point.saturating_sub(*often);
             is_it
         });
+        let run_seconds = chance.random_range(seconds.0..seconds.1);
         Mixed {
-            width: width.map_or(1, |(width, _)| *width),
-            seconds: chance.random_range(3.0..20.0),
-            limit_minutes: chance.random_range(1..4),
-            pause: Duration::from_millis(chance.random_range(0..2200)),
+            shape: drawn.map_or(SHAPES[0].0, |(shape, _)| *shape),
+            seconds: run_seconds,
+            limit_minutes: chance.random_range(3..8),
+            pause: Duration::from_secs_f64(chance.random_range(0.0..2.0 * pause_mean)),
         }
     };
-    (0..count).map(|_| draw(&mut chance)).collect()
+    (0..count).map(|_| draw()).collect()
 }
 
-/// How long each job waits, by its number of GPUs.
-fn mixed(side: &Side<'_>, jobs: &[Mixed], first: u64) -> anyhow::Result<Vec<(u32, f64)>> {
+/// How long each job waits, by what it asks for.
+fn mixed(side: &Side<'_>, jobs: &[Mixed], first: u64) -> anyhow::Result<Vec<(Shape, f64)>> {
     let mut submitted = Vec::new();
     for (number, job) in (first..).zip(jobs) {
         std::thread::sleep(job.pause);
@@ -172,34 +212,43 @@ fn mixed(side: &Side<'_>, jobs: &[Mixed], first: u64) -> anyhow::Result<Vec<(u32
     let ids: Vec<SlurmJobId> = submitted.iter().map(|(job, _)| *job).collect();
     let begun = side.begun(&ids)?;
     let waits = begun.iter().zip(&submitted).map(|(begun, (_, at))| begun - at);
-    Ok(jobs.iter().map(|job| job.width).zip(waits).collect())
+    Ok(jobs.iter().map(|job| job.shape).zip(waits).collect())
 }
 
-fn mixed_queues(sides: &(Side<'_>, Side<'_>), count: usize) -> anyhow::Result<()> {
+/// `queues`: how many, each drawn from a seed of its own.
+fn mixed_queues(
+    sides: &(Side<'_>, Side<'_>),
+    queues: std::ops::Range<u64>,
+    count: usize,
+    seconds: (f64, f64),
+) -> anyhow::Result<()> {
     let (mut there, mut here) = (Vec::new(), Vec::new());
-    for seed in 0..MIXED_QUEUES {
-        let jobs = mixed_queue(count, seed);
+    println!(
+        "### {} of {count} jobs of {} to {} s on 16 devices, from sbatch to the first instruction\n",
+        if queues.end - queues.start == 1 {
+            "A queue".to_owned()
+        } else {
+            format!("{} queues", queues.end - queues.start)
+        },
+        seconds.0,
+        seconds.1
+    );
+    for seed in queues {
+        let jobs = mixed_queue(count, seconds, seed);
         let both = beside(&sides.0, &sides.1, |side| mixed(side, &jobs, seed * 10_000))?;
         there.extend(both.0);
         here.extend(both.1);
     }
     println!(
-        "### {MIXED_QUEUES} queues of {count} jobs of 1, 2 and 4 GPUs on 16 devices, from sbatch to the first instruction\n"
-    );
-    println!(
         "| GPUs | n | plain Slurm, mean s | p95 s | with Pillion, mean s | p95 s | ratio of means | of p95 |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|---:|");
-    let of = |waits: &[(u32, f64)], width: Option<u32>| -> Vec<f64> {
-        let own = waits.iter().filter(|(own, _)| width.is_none_or(|width| width == *own));
-        own.map(|(_, wait)| *wait).collect()
-    };
-    for width in WIDTHS.iter().map(|(width, _)| Some(*width)).chain([None]) {
-        let [mut plain, mut ours] = [of(&there, width), of(&here, width)];
+    for shape in SHAPES.iter().map(|(shape, _)| Some(*shape)).chain([None]) {
+        let [mut plain, mut ours] = [waits_of(&there, shape), waits_of(&here, shape)];
         #[expect(clippy::cast_precision_loss, reason = "some hundred jobs")]
         let [a, b] = [&plain, &ours].map(|waits| waits.iter().sum::<f64>() / waits.len() as f64);
         let [c, d] = [quantile(&mut plain, 0.95), quantile(&mut ours, 0.95)];
-        let name = width.map_or_else(|| "all".to_owned(), |width| width.to_string());
+        let name = shape.map_or_else(|| "all".to_owned(), |shape| shape.to_string());
         println!(
             "| {name} | {} | {a:.2} | {c:.2} | {b:.2} | {d:.2} | {:.3} | {:.3} |",
             plain.len(),
@@ -209,6 +258,11 @@ fn mixed_queues(sides: &(Side<'_>, Side<'_>), count: usize) -> anyhow::Result<()
     }
     println!();
     Ok(())
+}
+
+fn waits_of(waits: &[(Shape, f64)], shape: Option<Shape>) -> Vec<f64> {
+    let own = waits.iter().filter(|(own, _)| shape.is_none_or(|shape| shape == *own));
+    own.map(|(_, wait)| *wait).collect()
 }
 
 /// Both sides at the same time, so that whatever else the machine does slows both.
@@ -318,13 +372,27 @@ fn with_busy_cores<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Runs the topic; `rounds` is the number of jobs in the backlog.
-pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
+/// Plain Slurm, and the same with us.
+fn clusters() -> anyhow::Result<(Cluster, Cluster)> {
     let mut plain = Cluster::start(spec(false))?;
     for node in plain.spec().node_names() {
         plain.start_devices(&node)?;
     }
     let mut ours = Cluster::start(spec(true))?;
     ours.start_pillion()?;
+    Ok((plain, ours))
+}
+
+/// Mixed queues alone: of seconds, and one of a minute and more, where what a start costs is a smaller part.
+pub(crate) fn run_mixed(rounds: usize) -> anyhow::Result<()> {
+    let (plain, ours) = clusters()?;
+    let sides = (Side { cluster: &plain, is_ours: false }, Side { cluster: &ours, is_ours: true });
+    mixed_queues(&sides, 0..MIXED_QUEUES, rounds.div_ceil(3), SECONDS)?;
+    mixed_queues(&sides, MIXED_QUEUES..MIXED_QUEUES + 1, rounds.div_ceil(3), MINUTES)
+}
+
+pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
+    let (plain, mut ours) = clusters()?;
     let sides = (Side { cluster: &plain, is_ours: false }, Side { cluster: &ours, is_ours: true });
     println!("### A backlog of {rounds} jobs of 0.5 to 7 s on 16 devices\n");
     println!("| machine | plain Slurm, launches a second | with Pillion | ratio |\n|---|---:|---:|---:|");
@@ -345,6 +413,6 @@ pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
         println!("| {name} | {} | {p50:.2} | {p95:.2} | {max:.2} |", waits.len());
     }
     println!();
-    mixed_queues(&sides, rounds.div_ceil(3))?;
+    mixed_queues(&sides, 0..MIXED_QUEUES, rounds.div_ceil(3), SECONDS)?;
     elsewhere(&plain, &mut ours, 3)
 }

@@ -1,7 +1,7 @@
 //! Hears of submissions at once: `pillion.lua` writes a byte into a file beside the heartbeat for every job that it sends to wait for
 //! us, and the queue is looked at then. Without it a job would wait for the next scan though devices stand idle.
 //!
-//! Only a hint. The file is SlurmUser's and nobody else may write it; who writes without end makes us look for a tenth of the time at
+//! Only a hint. The file belongs to the scheduler's user, which is slurmctld's too, and nobody else may write it; who writes without end makes us look for a tenth of the time at
 //! most, as whoever pokes does (`reconcilers`). Where it cannot be heard, the scans go on as ever.
 
 use crate::context::Context;
