@@ -18,11 +18,15 @@ use pillion_core::handoff::{
 use pillion_core::ids::{JobStart, SlurmJobId, UserId};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Set in every task that a decision was applied to; read only as a hint.
 pub const DECISION_VARIABLE: &str = "PILLION_DECISION";
 /// How often the job was restarted: written by slurmstepd for the script of a later start, else left as the user had it.
 const RESTART_COUNT: &str = "SLURM_RESTART_COUNT";
+
+/// The longest that a task stays with an agent that it only tells of itself: no more than to find its socket's backlog full.
+const TELLING_MAX: Duration = Duration::from_millis(5);
 
 /// A task of ours, between its two hooks.
 #[derive(Debug)]
@@ -83,7 +87,11 @@ pub fn task_init_privileged(spank: &mut impl Spank, arguments: &[&str]) -> Optio
         Some(_) => Manner::Asks,
         None => socket.as_deref().and_then(|socket| marked(socket, job_id))?,
     };
-    let agent = match socket.map(|socket| Connection::open(&socket, arguments.deadline)) {
+    let allowed = match manner {
+        Manner::Asks => arguments.deadline,
+        Manner::Tells => arguments.deadline.min(TELLING_MAX),
+    };
+    let agent = match socket.map(|socket| Connection::open(&socket, allowed)) {
         Some(Ok(agent)) => Some(agent),
         Some(Err(error)) => {
             log_miss(spank, job_id, manner, &error.to_string());

@@ -107,7 +107,6 @@ impl Site {
                 memory_bytes: None,
                 uid,
                 is_session: false,
-                is_plain: false,
             },
         );
         let seen = Seen { submitted_at: self.now.seconds(), work_seconds: seconds, ..Seen::default() };
