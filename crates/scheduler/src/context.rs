@@ -21,7 +21,6 @@ use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use crate::view::{Combination, Watched};
 use pillion_auth::Refusals;
 use pillion_config::PlainJobs;
-use pillion_core::decision::MemberState;
 use pillion_core::device::TENANTS_MAX;
 use pillion_core::heartbeat::Mode;
 use pillion_core::invariant::Violation;
@@ -220,19 +219,6 @@ pub struct Board {
     pub planned_at: Option<UnixTime>,
     /// Jobs of several nodes whose turn it is by the last plan.
     pub let_go: BTreeSet<JobStart>,
-}
-
-impl Board {
-    /// Whether somebody of its group is released only when this start runs.
-    pub fn is_awaited(&self, start: JobStart) -> bool {
-        let own =
-            self.active.iter().find(|decision| decision.members.iter().any(|it| it.plan.start == start));
-        let group = own.map(|decision| decision.group);
-        self.active.iter().filter(|decision| Some(decision.group) == group).any(|decision| {
-            let mut others = decision.members.iter().filter(|other| other.plan.start != start);
-            others.any(|other| other.state == MemberState::Planned)
-        })
-    }
 }
 
 /// Models at one moment.

@@ -210,9 +210,7 @@ impl Ingest {
             ReportBody::Launch(launch) => {
                 let now = self.context.now();
                 self.context.board_mut().launched.insert(launch.start, now);
-                if self.context.board().is_awaited(launch.start) {
-                    self.context.nudges.watch.notify_one();
-                }
+                self.context.nudges.watch.notify_one();
                 if launch.decision_id.is_none() {
                     let detail =
                         format!("start {} had no decision on its node: no cap, no sharing", launch.start);
