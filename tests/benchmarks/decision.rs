@@ -79,8 +79,8 @@ fn job(number: u32) -> anyhow::Result<WaitingJob> {
     Ok(WaitingJob {
         start: JobStart { job_id: SlurmJobId::plain(number + 1), restart_count: 0 },
         uid: UserId(2000 + number % USERS),
-        account: "physics".to_owned(),
-        partition: "shared".to_owned(),
+        account: "physics".into(),
+        partition: "shared".into(),
         workload: workload(number / USERS),
         submitted_at: at(),
         starts_alone_at: at() + Duration::from_mins(10),
@@ -125,7 +125,7 @@ fn device(node: &NodeName, number: u32, devices: Devices) -> anyhow::Result<Devi
     let tenant = Tenant {
         job_id: SlurmJobId::plain(JOBS + 1 + number),
         uid: UserId(2000 + number % USERS),
-        account: "physics".to_owned(),
+        account: "physics".into(),
         workload: Some(workload(number)),
         group: Some(DecisionId(u64::from(number) + 1)),
         is_running: true,
@@ -244,7 +244,7 @@ fn slurm(now: UnixTime) -> FakeSlurm {
 
 fn hello(node: NodeName, at: UnixTime) -> AgentHello {
     let device = |index: u32| DeviceDescription {
-        uuid: DeviceUuid(format!("{node}-{index}")),
+        uuid: DeviceUuid::new(format!("{node}-{index}")),
         model: MODEL.to_owned(),
         memory_bytes: 80 * GIB,
         ..pillion_test_kit::device(index)

@@ -1,6 +1,7 @@
 //! Identifiers as types, so that no signature takes a bare `u32` or `String`.
 
 use crate::text::quoted;
+use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -100,17 +101,18 @@ impl FromStr for JobStart {
     }
 }
 
-/// Declares a string identifier.
+/// Declares a string identifier. A queue has a hundred thousand of them, and nearly all are short: those stand in place, with nothing
+/// on the heap.
 macro_rules! string_ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub struct $name(pub String);
+        pub struct $name(pub CompactString);
 
         impl $name {
             /// From any text.
-            pub fn new(text: impl Into<String>) -> Self {
+            pub fn new(text: impl Into<CompactString>) -> Self {
                 Self(text.into())
             }
             /// The text as it was given.

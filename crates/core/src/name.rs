@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_profile_names_only_the_workload_that_it_made() {
-        let key = WorkloadKey(format!("alice/{}", digest("profile:bert")));
+        let key = WorkloadKey::new(format!("alice/{}", digest("profile:bert")));
         assert!(is_profile_of("bert", &key));
         assert!(!is_profile_of("gpt", &key));
     }

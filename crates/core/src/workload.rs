@@ -20,7 +20,7 @@ const SCRIPT_LENGTH_MAX: usize = 64 * 1024;
 pub fn of_script(user: &str, job_name: &str, script: &[u8]) -> WorkloadKey {
     let mut text = format!("script:{job_name}:").into_bytes();
     text.extend(script_text(script));
-    WorkloadKey(format!("{user}/{}", digest_of(&text)))
+    WorkloadKey::new(format!("{user}/{}", digest_of(&text)))
 }
 
 /// What of a script tells works apart: all but `#SBATCH` lines and white space.
@@ -51,13 +51,15 @@ pub fn of_submit_line(user: &str, job_name: &str, submit_line: &str) -> Workload
     // A byte that is in no text keeps the parts apart.
     text.push(0xff);
     text.extend(without_numbers(submit_line));
-    WorkloadKey(format!("{user}/line-{}", digest_of(&text)))
+    WorkloadKey::new(format!("{user}/line-{}", digest_of(&text)))
 }
 
 /// The same work on several devices at once, of each of which it uses something else than of one. With one, the same.
 pub fn on_several(key: &WorkloadKey, device_count: usize) -> WorkloadKey {
     match key.as_str().split_once('/') {
-        Some((user, digest)) if device_count > 1 => WorkloadKey(format!("{user}/{device_count}x-{digest}")),
+        Some((user, digest)) if device_count > 1 => {
+            WorkloadKey::new(format!("{user}/{device_count}x-{digest}"))
+        }
         _ => key.clone(),
     }
 }
@@ -67,7 +69,7 @@ pub fn on_one(key: &WorkloadKey) -> (WorkloadKey, u32) {
     let several = key.as_str().split_once('/').and_then(|(user, rest)| {
         let (count, digest) = rest.split_once("x-")?;
         let count = count.parse().ok().filter(|count| *count > 1)?;
-        Some((WorkloadKey(format!("{user}/{digest}")), count))
+        Some((WorkloadKey::new(format!("{user}/{digest}")), count))
     });
     several.unwrap_or_else(|| (key.clone(), 1))
 }
@@ -77,7 +79,7 @@ const SESSION_PREFIX: &str = "session-";
 
 /// What a user does in interactive jobs: no work of which one run tells what the next will be like.
 pub fn of_session(user: &str, digest: &str) -> WorkloadKey {
-    WorkloadKey(format!("{user}/{SESSION_PREFIX}{digest}"))
+    WorkloadKey::new(format!("{user}/{SESSION_PREFIX}{digest}"))
 }
 
 /// Whether it is a key of [`of_session`].

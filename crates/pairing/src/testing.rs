@@ -39,8 +39,8 @@ pub(crate) fn job(id: u32, workload: &str) -> WaitingJob {
     WaitingJob {
         start: JobStart { job_id: SlurmJobId::plain(id), restart_count: 0 },
         uid: UserId(1000),
-        account: "physics".to_owned(),
-        partition: "shared".to_owned(),
+        account: "physics".into(),
+        partition: "shared".into(),
         workload: WorkloadKey::new(workload),
         submitted_at: UnixTime::from_epoch(NOW - 60),
         starts_alone_at: UnixTime::from_epoch(NOW + 600),
@@ -92,7 +92,7 @@ pub(crate) fn tenant(id: u32, workload: &str, seconds: u64) -> Tenant {
     Tenant {
         job_id: SlurmJobId::plain(id),
         uid: UserId(1000),
-        account: "physics".to_owned(),
+        account: "physics".into(),
         workload: Some(WorkloadKey::new(workload)),
         group: Some(DecisionId(u64::from(id))),
         is_running: true,

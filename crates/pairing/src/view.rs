@@ -5,6 +5,7 @@ use crate::copies::CopyBook;
 use crate::mig::SliceBook;
 use crate::policy::{JobRules, Policy};
 use crate::trials::TrialBook;
+use compact_str::CompactString;
 use pillion_core::device::Mechanism;
 use pillion_core::isolation::Isolation;
 use pillion_core::link::Link;
@@ -311,9 +312,9 @@ pub struct WaitingJob {
     /// Whose it is.
     pub uid: UserId,
     /// Its Slurm account: what `users = "same-account"` compares.
-    pub account: String,
+    pub account: CompactString,
     /// The pool partition that it is in.
-    pub partition: String,
+    pub partition: CompactString,
     /// What it runs.
     pub workload: WorkloadKey,
     /// When it was submitted.

@@ -104,7 +104,7 @@ prop_compose! {
     ) -> DeviceSamples {
         let samples = samples
             .into_iter()
-            .map(|(name, reading, tenants)| DeviceSample { gres_type: GresType(name), reading, tenants })
+            .map(|(name, reading, tenants)| DeviceSample { gres_type: GresType::new(name), reading, tenants })
             .collect();
         DeviceSamples { recorded_at: UnixTime::from_seconds(at), samples }
     }
@@ -144,7 +144,7 @@ prop_compose! {
         (neighbours, signs) in (prop::collection::vec(starts(), 0..4), option::of(signs())),
     ) -> JobSummary {
         JobSummary {
-            start, gres_type: GresType(gres_type), started_at: UnixTime::from_seconds(started),
+            start, gres_type: GresType::new(gres_type), started_at: UnixTime::from_seconds(started),
             ended_at: UnixTime::from_seconds(ended), shared_seconds, shared_device_seconds, memory_bytes_peak,
             process_count_peak, process_memory_bytes_peak, energy_joules,
             solo, shared, solo_means, solo_sample_count, neighbours, signs,
@@ -157,7 +157,7 @@ prop_compose! {
         at in quantities(), start in starts(), step_id in any::<u32>(), decision in any::<Option<u64>>(),
         gres in prop::collection::vec(names(), 0..3), profile_name in prop::option::of("[A-Za-z0-9._-]{1,64}"),
     ) -> Launch {
-        let (gres_types, decision_id) = (gres.into_iter().map(GresType).collect(), decision.map(DecisionId));
+        let (gres_types, decision_id) = (gres.into_iter().map(GresType::new).collect(), decision.map(DecisionId));
         Launch { at: UnixTime::from_seconds(at), start, step_id, decision_id, gres_types, profile_name }
     }
 }
@@ -207,7 +207,7 @@ prop_compose! {
     ) -> DeviceCondition {
         let fault = |(kind, detail, since)| DeviceFault { kind, detail, since: UnixTime::from_seconds(since) };
         let faults = faults.into_iter().map(fault).collect();
-        DeviceCondition { gres_type: GresType(gres_type), faults, sources: reading.metrics.sources(), instances_empty }
+        DeviceCondition { gres_type: GresType::new(gres_type), faults, sources: reading.metrics.sources(), instances_empty }
     }
 }
 
@@ -233,7 +233,7 @@ prop_compose! {
         placement in option::of(any::<(u32, u32)>()),
     ) -> MigInstance {
         MigInstance {
-            uuid: DeviceUuid(uuid), gpu_instance_id, compute_instance_id, profile, sm_count, memory_bytes,
+            uuid: DeviceUuid::new(uuid), gpu_instance_id, compute_instance_id, profile, sm_count, memory_bytes,
             placement: placement.map(|(start, size)| MigPlacement { start, size }),
         }
     }
@@ -274,12 +274,12 @@ prop_compose! {
         let devices = devices
             .into_iter()
             .map(|(index, uuid, model, memory_bytes, gres, mechanism, instances, geometry, links)| DeviceDescription {
-                index, uuid: DeviceUuid(uuid), model, memory_bytes, gres_type: GresType(gres), mechanism, instances, geometry,
+                index, uuid: DeviceUuid::new(uuid), model, memory_bytes, gres_type: GresType::new(gres), mechanism, instances, geometry,
                 links,
             })
             .collect();
         AgentHello {
-            protocol_version, node: NodeName(node), agent_version, journal_id, devices, sent_at: UnixTime::from_seconds(sent),
+            protocol_version, node: NodeName::new(node), agent_version, journal_id, devices, sent_at: UnixTime::from_seconds(sent),
             decision_ids: decisions.into_iter().map(DecisionId).collect(), conditions, setup, observes,
         }
     }
@@ -309,7 +309,7 @@ prop_compose! {
             }
         };
         Share {
-            decision_id: DecisionId(id), start, uid: UserId(uid), gres_types: GresType(gres).into(),
+            decision_id: DecisionId(id), start, uid: UserId(uid), gres_types: GresType::new(gres).into(),
             sharing, shards: Shards::try_new(shards).expect("in range"),
             memory_bytes: sharing.memory_limit_bytes().filter(|limit| limit % 2 == 1).map(|limit| limit.saturating_mul(2)), is_session: slice % 2 == 1, is_plain: slice % 4 < 2,
         }

@@ -151,7 +151,7 @@ pub fn workload_of(job: &Job, mark: &Mark) -> WorkloadKey {
     if mark.session {
         return of_session(&job.user, &mark.workload_digest);
     }
-    on_several(&WorkloadKey(format!("{}/{}", job.user, mark.workload_digest)), mark.device_count())
+    on_several(&WorkloadKey::new(format!("{}/{}", job.user, mark.workload_digest)), mark.device_count())
 }
 
 /// What stays known of a job whose mark is gone (other tools may overwrite it after the start).

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     fn names(text: &str) -> Vec<String> {
-        expand(text).unwrap().into_iter().map(|name| name.0).collect()
+        expand(text).unwrap().into_iter().map(|name| name.to_string()).collect()
     }
 
     #[test]

@@ -15,7 +15,7 @@ const BASE_UNITS: &str = include_str!("../../tests/data/dcgm-exporter-4.9.txt");
 fn readings(text: &str) -> BTreeMap<String, Reading> {
     let page = page(&samples(text).unwrap()).unwrap();
     let read = |seen: super::super::page::Seen| seen.reading(&BTreeMap::new(), MetricSource::DcgmExporter);
-    page.into_iter().map(|(uuid, seen)| (uuid.0, read(seen))).collect()
+    page.into_iter().map(|(uuid, seen)| (uuid.to_string(), read(seen))).collect()
 }
 
 /// The reading of a page with this one value.

@@ -9,7 +9,7 @@ const V1: &str = include_str!("../../tests/data/xpum-1.2.txt");
 const V2: &str = include_str!("../../tests/data/xpumd-2.0.txt");
 
 fn seen(text: &str) -> BTreeMap<String, Seen> {
-    page(&samples(text).unwrap()).unwrap().into_iter().map(|(uuid, seen)| (uuid.0, seen)).collect()
+    page(&samples(text).unwrap()).unwrap().into_iter().map(|(uuid, seen)| (uuid.to_string(), seen)).collect()
 }
 
 fn readings(text: &str) -> BTreeMap<String, Reading> {

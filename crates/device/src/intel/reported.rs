@@ -185,7 +185,7 @@ mod tests {
         let mut reported = Reported::new(&cards, "it is not there", "/nowhere");
         let seen = |reported: &mut Reported| {
             let all = reported.devices().unwrap().into_iter();
-            all.map(|it| (it.index, it.uuid.0, it.model, it.memory_bytes)).collect::<Vec<_>>()
+            all.map(|it| (it.index, it.uuid.to_string(), it.model, it.memory_bytes)).collect::<Vec<_>>()
         };
         let row = |index, uuid: &str, model: &str, bytes| (index, uuid.to_owned(), model.to_owned(), bytes);
         let expected = [

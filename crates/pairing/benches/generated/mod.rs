@@ -172,8 +172,8 @@ fn job(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32) -> WaitingJob {
     WaitingJob {
         start: JobStart { job_id: SlurmJobId::plain(number + 1), restart_count: 0 },
         uid: UserId(u32::try_from(of % 40).expect("small")),
-        account: "physics".to_owned(),
-        partition: "shared".to_owned(),
+        account: "physics".into(),
+        partition: "shared".into(),
         workload: workload(of),
         submitted_at: at(),
         starts_alone_at: at() + Duration::from_mins(10),
@@ -207,7 +207,7 @@ fn device(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32, is_busy: bool
     let tenant = Tenant {
         job_id: SlurmJobId::plain(10_000_000 + number),
         uid: UserId(u32::try_from(of % 40).expect("small")),
-        account: "physics".to_owned(),
+        account: "physics".into(),
         workload: Some(workload(of)),
         group: Some(DecisionId(u64::from(number) + 1)),
         is_running: true,

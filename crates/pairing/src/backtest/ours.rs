@@ -108,8 +108,8 @@ fn job(backtest: &Backtest<'_>, book: &ProfileBook, id: u32, workload: &Workload
     WaitingJob {
         start: JobStart { job_id: SlurmJobId::plain(id), restart_count: 0 },
         uid: UserId(1000),
-        account: String::new(),
-        partition: NODE.to_owned(),
+        account: "".into(),
+        partition: NODE.into(),
         workload: workload.clone(),
         submitted_at: UnixTime::from_epoch(0),
         starts_alone_at: UnixTime::from_epoch(0),

@@ -67,8 +67,8 @@ pub(super) fn read_queue(
         waiting.push(WaitingJob {
             start: JobStart { job_id: SlurmJobId::plain(id), restart_count: 0 },
             uid: job.uid,
-            account: String::new(),
-            partition: NODE.to_owned(),
+            account: "".into(),
+            partition: NODE.into(),
             submitted_at: UnixTime::from_epoch(0),
             starts_alone_at: UnixTime::from_epoch(0),
             slowdown_ratio_max: job.slowdown_ratio_max,

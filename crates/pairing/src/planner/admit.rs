@@ -214,7 +214,7 @@ pub(crate) fn keeps_promise(estimate: &SpeedEstimate, promise: SlowdownRatio) ->
 /// Whether a job can run on this device whatever is free there. A cap is set by MPS alone; a run without one that is to be
 /// compared with it belongs on the same devices.
 pub(crate) fn matches_device(job: &WaitingJob, node: &NodeView, device: &DeviceView) -> bool {
-    node.partitions.contains(&job.partition)
+    node.partitions.iter().any(|partition| *partition == job.partition)
         && job.features.iter().all(|feature| node.features.contains(feature))
         && !job.excluded_nodes.contains(&node.name)
         && (job.solo_cap.is_none() || device.mechanism.can_cap())

@@ -149,7 +149,7 @@ fn users_share_as_the_site_lets_them() {
     assert_eq!(with(UserPolicy::SameAccount), [[1, 2]]);
     assert_eq!(with(UserPolicy::Any), [[1, 2]]);
     assert_eq!(exclusion(&planned(&mixed), 1, 2), Some(Reason::UserPolicy));
-    mixed.waiting[1].account = "chemistry".to_owned();
+    mixed.waiting[1].account = "chemistry".into();
     let with = |users| groups(&plan(&mixed, &Contention, &Policy { users, ..Policy::default() }));
     assert_eq!(with(UserPolicy::SameAccount), [[1]]);
 }
@@ -251,7 +251,7 @@ fn nothing_is_started_where_something_is_blocked_or_does_not_match() {
     assert_eq!(with(&|view| view.waiting[0].held = Some("dependency".to_owned())), Reason::Held);
     assert_eq!(with(&|view| view.waiting[0].features = vec!["a100".to_owned()]), Reason::NodeDoesNotMatch);
     assert_eq!(with(&|view| view.waiting[0].gpu_type = Some("a100".to_owned())), Reason::NodeDoesNotMatch);
-    assert_eq!(with(&|view| view.waiting[0].partition = "other".to_owned()), Reason::NodeDoesNotMatch);
+    assert_eq!(with(&|view| view.waiting[0].partition = "other".into()), Reason::NodeDoesNotMatch);
     assert_eq!(
         with(&|view| view.waiting[0].excluded_nodes = vec![NodeName::new("n1")]),
         Reason::NodeDoesNotMatch

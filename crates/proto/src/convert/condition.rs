@@ -24,7 +24,7 @@ impl TryFrom<wire::DeviceCondition> for DeviceCondition {
         let wire::DeviceCondition { gres_type, faults, sources, instances_empty } = wire;
         let checked = || -> Result<Self, InvalidField> {
             Ok(Self {
-                gres_type: GresType(field::name("gres_type", gres_type.clone())?),
+                gres_type: GresType::new(field::name("gres_type", gres_type.clone())?),
                 faults: field::few("faults", faults, field::TENANTS_MAX)?
                     .into_iter()
                     .map(checked_fault)
@@ -57,7 +57,7 @@ impl From<DeviceCondition> for wire::DeviceCondition {
     fn from(condition: DeviceCondition) -> Self {
         let DeviceCondition { gres_type, faults, sources, instances_empty } = condition;
         Self {
-            gres_type: gres_type.0,
+            gres_type: gres_type.0.into(),
             faults: faults
                 .into_iter()
                 .map(|DeviceFault { kind, detail, since }| wire::DeviceFault {

@@ -54,10 +54,10 @@ impl TryFrom<wire::Device> for DeviceDescription {
         let checked = || -> Result<Self, InvalidField> {
             Ok(Self {
                 index,
-                uuid: DeviceUuid(field::name("uuid", uuid)?),
+                uuid: DeviceUuid::new(field::name("uuid", uuid)?),
                 model: field::title("model", &model)?,
                 memory_bytes,
-                gres_type: GresType(field::name("gres_type", gres_type)?),
+                gres_type: GresType::new(field::name("gres_type", gres_type)?),
                 mechanism: field::mechanism(&mechanism)?,
                 instances: instances.map(checked_instances).transpose()?,
                 geometry: checked_geometry(mig_sizes)?,
@@ -83,10 +83,10 @@ impl From<DeviceDescription> for wire::Device {
         } = device;
         Self {
             index,
-            uuid: uuid.0,
+            uuid: uuid.0.into(),
             model,
             memory_bytes,
-            gres_type: gres_type.0,
+            gres_type: gres_type.0.into(),
             mechanism: mechanism.to_string(),
             instances: instances.map(|instances| wire::MigInstances {
                 instances: instances.into_iter().map(wire::MigInstance::from).collect(),
@@ -164,7 +164,7 @@ fn checked_instance(wire: wire::MigInstance) -> Result<MigInstance, InvalidField
         memory_bytes,
     } = wire;
     Ok(MigInstance {
-        uuid: DeviceUuid(field::name("uuid", uuid)?),
+        uuid: DeviceUuid::new(field::name("uuid", uuid)?),
         gpu_instance_id,
         compute_instance_id,
         profile: field::title("profile", &profile)?,
@@ -186,7 +186,7 @@ impl From<MigInstance> for wire::MigInstance {
             memory_bytes,
         } = instance;
         Self {
-            uuid: uuid.0,
+            uuid: uuid.0.into(),
             gpu_instance_id,
             compute_instance_id,
             profile,
@@ -217,7 +217,7 @@ impl TryFrom<wire::Hello> for AgentHello {
         let decision_ids = field::few("decision_ids", decision_ids, field::TENANTS_MAX * field::DEVICES_MAX)?;
         Ok(Self {
             protocol_version,
-            node: NodeName(field::name("node", node)?),
+            node: NodeName::new(field::name("node", node)?),
             agent_version: quoted(&agent_version),
             journal_id: field::name("journal_id", journal_id)?,
             devices: devices.into_iter().map(DeviceDescription::try_from).collect::<Result<_, _>>()?,
@@ -246,7 +246,7 @@ impl From<AgentHello> for wire::Hello {
         } = hello;
         Self {
             protocol_version,
-            node: node.0,
+            node: node.0.into(),
             agent_version,
             journal_id,
             devices: devices.into_iter().map(wire::Device::from).collect(),

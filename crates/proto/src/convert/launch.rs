@@ -37,7 +37,7 @@ impl TryFrom<wire::Launch> for Launch {
                 decision_id: decision_id.map(DecisionId),
                 gres_types: field::few("gres_types", gres_types, field::DEVICES_MAX)?
                     .into_iter()
-                    .map(|gres_type| field::name("gres_types", gres_type).map(GresType))
+                    .map(|gres_type| field::name("gres_types", gres_type).map(GresType::new))
                     .collect::<Result<_, _>>()?,
                 profile_name: Some(profile_name).filter(|name| option::is_profile_name(name)),
             })
@@ -55,7 +55,7 @@ impl From<Launch> for wire::Launch {
             restart_count: start.restart_count,
             step_id,
             decision_id: decision_id.map(|id| id.0),
-            gres_types: gres_types.into_iter().map(|gres_type| gres_type.0).collect(),
+            gres_types: gres_types.into_iter().map(|gres_type| gres_type.0.into()).collect(),
             profile_name: profile_name.unwrap_or_default(),
         }
     }

@@ -63,7 +63,7 @@ impl TryFrom<wire::DeviceSample> for DeviceSample {
         let of_device = |source| InvalidSample::Device { gres_type: quoted(&gres_type), source };
         let reading = checked_reading(wire).map_err(of_device)?;
         let tenants = field::few("tenants", tenants, field::TENANTS_MAX).map_err(of_device)?;
-        let gres_type = GresType(field::name("gres_type", gres_type.clone()).map_err(of_device)?);
+        let gres_type = GresType::new(field::name("gres_type", gres_type.clone()).map_err(of_device)?);
         let tenants = tenants.into_iter().map(TenantUse::try_from).collect::<Result<_, _>>()?;
         Ok(Self { gres_type, reading, tenants })
     }
@@ -94,7 +94,7 @@ impl From<DeviceSample> for wire::DeviceSample {
     fn from(sample: DeviceSample) -> Self {
         let DeviceSample { gres_type, reading, tenants } = sample;
         Self {
-            gres_type: gres_type.0,
+            gres_type: gres_type.0.into(),
             tenants: tenants.into_iter().map(wire::TenantUse::from).collect(),
             throttles: reading.throttles().map(metric::throttle_numbers),
             metrics: metric::metric_values(&reading.metrics),

@@ -78,7 +78,7 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
 
 /// Whoever has several devices has all of each, or a set that is shared as one.
 fn checked_devices(text: &str, sharing: Sharing, shards: Shards) -> Result<GresTypes, InvalidField> {
-    let each = text.split(',').map(|one| field::name("gres_type", one.to_owned()).map(GresType));
+    let each = text.split(',').map(|one| field::name("gres_type", one.to_owned()).map(GresType::new));
     let all = GresTypes::try_new(each.collect::<Result<_, _>>()?)?;
     let mechanism = sharing.mechanism();
     let are_whole = !mechanism.is_set_up() && shards == Shards::ALL;
@@ -173,7 +173,7 @@ mod tests {
             decision_id: DecisionId(1),
             start: JobStart { job_id: SlurmJobId::plain(7), restart_count: 0 },
             uid: UserId(1000),
-            gres_types: GresType("g0".to_owned()).into(),
+            gres_types: GresType::new("g0".to_owned()).into(),
             sharing: Sharing::Mps { cap: None, memory_limit_bytes: Some(3 << 30) },
             shards: Shards::try_new(50).expect("in range"),
             memory_bytes: Some(12 << 30),

@@ -51,7 +51,7 @@ fn checked_summary(wire: wire::JobSummary) -> Result<JobSummary, InvalidField> {
     } = wire;
     Ok(JobSummary {
         start: field::start(&job_id, restart_count)?,
-        gres_type: GresType(field::name("gres_type", gres_type)?),
+        gres_type: GresType::new(field::name("gres_type", gres_type)?),
         started_at: field::time("started_at_seconds", started_at_seconds)?,
         ended_at: field::time("ended_at_seconds", ended_at_seconds)?,
         shared_seconds: field::quantity("shared_seconds", shared_seconds)?,
@@ -118,7 +118,7 @@ impl From<JobSummary> for wire::JobSummary {
         Self {
             job_id: start.job_id.to_string(),
             restart_count: start.restart_count,
-            gres_type: gres_type.0,
+            gres_type: gres_type.0.into(),
             started_at_seconds: started_at.seconds(),
             ended_at_seconds: ended_at.seconds(),
             shared_seconds,

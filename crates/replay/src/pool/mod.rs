@@ -381,7 +381,7 @@ impl<'p> Pool<'p> {
     }
 
     fn carry_out(&mut self, pairing: &Pairing) {
-        let place = (pairing.node.0.clone(), pairing.gres_types.first().0.clone());
+        let place = (pairing.node.to_string(), pairing.gres_types.first().to_string());
         let Some(device) = self.device_of.get(&place).copied() else { return };
         self.pass_time(device);
         if self.devices[device].seats.is_empty() {

@@ -199,8 +199,8 @@ impl Pool<'_> {
         WaitingJob {
             start: JobStart { job_id: job_id(number), restart_count: 0 },
             uid: UserId(job.user),
-            account: self.account_of(job.account),
-            partition: PARTITION.to_owned(),
+            account: self.account_of(job.account).into(),
+            partition: PARTITION.into(),
             workload: self.work.kind(job).key.clone(),
             submitted_at: UnixTime::from_seconds(job.eligible_at),
             starts_alone_at: UnixTime::from_seconds(job.eligible_at + BOUND_SECONDS),

@@ -43,7 +43,7 @@ fn weight(user: u32, number: u32) -> f64 {
 pub(crate) fn hello(number: u16, devices: u8, at: UnixTime) -> AgentHello {
     let node = node_name(number);
     let device = |index: u8| DeviceDescription {
-        uuid: DeviceUuid(format!("{node}-{index}")),
+        uuid: DeviceUuid::new(format!("{node}-{index}")),
         model: MODEL.to_owned(),
         gres_type: GresType::new(format!("g{index}")),
         ..pillion_test_kit::device(u32::from(index))

@@ -17,7 +17,7 @@ pub(super) fn filter(request: api::EventsRequest, caller: Caller) -> Result<Even
     Ok(EventFilter {
         since: asked_time(since_seconds),
         until: asked_time(until_seconds),
-        nodes: nodes.into_iter().map(NodeName).collect(),
+        nodes: nodes.into_iter().map(NodeName::new).collect(),
         job_ids: job_ids.iter().map(|text| job_id(text)).collect::<Result<_, _>>()?,
         kinds: kinds.iter().map(|kind| kind.as_str().into()).collect(),
         uid,

@@ -58,7 +58,7 @@ pub(super) fn answer(
 /// What to ask for one job that is only observed: its workload on so many devices as it holds.
 pub(super) fn request_for(status: &api::JobStatus) -> api::RightsizeRequest {
     let workload = status.job.as_ref().and_then(|job| job.workload.clone()).unwrap_or_default();
-    let key = on_several(&WorkloadKey(workload), status.held_devices.len());
+    let key = on_several(&WorkloadKey::new(workload), status.held_devices.len());
     // One that nobody has a profile of, where it is not known: an empty one would ask for all.
     let workload = if key.as_str().is_empty() { "/".to_owned() } else { key.to_string() };
     api::RightsizeRequest { workload, ..api::RightsizeRequest::default() }

@@ -56,7 +56,7 @@ impl World {
     }
 
     async fn name(&self, digest: &str) -> Option<String> {
-        let key = WorkloadKey(format!("alice/{digest}"));
+        let key = WorkloadKey::new(format!("alice/{digest}"));
         let names = self.context.store.workload_names(std::slice::from_ref(&key)).await.unwrap();
         names.get(&key).map(|known| known.name.to_string())
     }

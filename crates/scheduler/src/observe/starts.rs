@@ -225,7 +225,7 @@ impl Starts {
 }
 
 fn held_device(node: &NodeName, index: u32) -> HeldDevice {
-    HeldDevice::new(node.clone(), GresType(format!("g{index}")))
+    HeldDevice::new(node.clone(), GresType::new(format!("g{index}")))
 }
 
 fn first_seen(job: &Job, started_at: UnixTime) -> ObservedJob {

@@ -359,8 +359,8 @@ pub(crate) fn gpu_types(
         let (Some(only), None) = (types.next(), types.next()) else { continue };
         for device in agents.get(name).into_iter().flat_map(|agent| &agent.devices) {
             let known = names.entry(device.model.clone()).or_default();
-            if !only.as_str().is_empty() && !known.contains(&only.0) {
-                known.push(only.0.clone());
+            if !only.as_str().is_empty() && !known.iter().any(|own| own == only.as_str()) {
+                known.push(only.to_string());
             }
         }
     }

@@ -239,7 +239,7 @@ fn view() -> ClusterView {
     let job = |id: u32, name: &str| WaitingJob {
         start: JobStart { job_id: SlurmJobId::plain(id), restart_count: 0 },
         uid: UserId(1000),
-        account: String::new(),
+        account: "".into(),
         partition: "shared".into(),
         workload: WorkloadKey::new(format!("alice/{name}")),
         submitted_at: at(NOW),

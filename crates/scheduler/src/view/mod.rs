@@ -312,8 +312,8 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
     Some(WaitingJob {
         start: job.start(),
         uid: job.uid,
-        account: job.account.to_string(),
-        partition: job.partition.to_string(),
+        account: job.account.clone(),
+        partition: job.partition.clone(),
         use_beyond_fraction: sources.charged.beyond_fraction(job.uid, &workload),
         workload,
         submitted_at: job.submitted_at,

@@ -115,7 +115,7 @@ fn report(agents: &Agents, number: u32, now: UnixTime) {
     let (model, mechanism) =
         if number.is_multiple_of(4) { ("max-1550", Mechanism::Ccs) } else { ("h200", Mechanism::Mps) };
     let device = |index: u32| DeviceDescription {
-        uuid: DeviceUuid(format!("GPU-{number}-{index}")),
+        uuid: DeviceUuid::new(format!("GPU-{number}-{index}")),
         model: model.to_owned(),
         mechanism,
         ..pillion_test_kit::device(index)

@@ -10,7 +10,7 @@ fn amount() -> impl Strategy<Value = f64> {
 }
 
 fn workload() -> impl Strategy<Value = WorkloadKey> {
-    ("[a-z]{1,8}", 0_u32..99).prop_map(|(user, digest)| WorkloadKey(format!("{user}/{digest:016x}")))
+    ("[a-z]{1,8}", 0_u32..99).prop_map(|(user, digest)| WorkloadKey::new(format!("{user}/{digest:016x}")))
 }
 
 fn metrics() -> impl Strategy<Value = Metrics> {

@@ -80,7 +80,7 @@ impl TryFrom<NameRow> for NameRecord {
             name: WorkloadName::safe(&row.name).ok_or_else(|| place.corrupt("name"))?,
             source: place.parse("source", &row.source)?,
             named_at: unix_time(row.named_at),
-            workload: WorkloadKey(row.workload),
+            workload: WorkloadKey::new(row.workload),
         })
     }
 }
@@ -120,7 +120,7 @@ impl TryFrom<Row> for ObservationRecord {
             let of = |column: &[Option<f64>]| column.get(index).copied().flatten();
             tenants.push(TenantRecord {
                 start: place.parse("starts", start)?,
-                workload: WorkloadKey(workload),
+                workload: WorkloadKey::new(workload),
                 cap_fraction: of(&row.cap_fractions),
                 speed_fraction: of(&row.speed_fractions),
                 speed_fraction_deviation: of(&row.speed_fraction_deviations),

@@ -65,8 +65,8 @@ pub(super) async fn occupancy(conn: &mut PgConnection) -> Result<Vec<Occupancy>,
     .fetch_all(conn)
     .await?;
     let occupancy = rows.into_iter().map(|row| Occupancy {
-        node: NodeName(row.node),
-        gres_type: GresType(row.gres_type),
+        node: NodeName::new(row.node),
+        gres_type: GresType::new(row.gres_type),
         tenant_count: u32::try_from(row.tenant_count).unwrap_or(u32::MAX),
     });
     Ok(occupancy.collect())
@@ -100,12 +100,12 @@ impl TryFrom<TenantRow> for Tenant {
         let shards = Shards::try_new(place.number("shard_count", row.shard_count)?);
         Ok(Self {
             decision_id: DecisionId(place.number("decision_id", row.decision_id)?),
-            node: NodeName(row.node),
+            node: NodeName::new(row.node),
             gres_types: place.parse("gres_type", &row.gres_type)?,
             job_id: place.parse("job_id", &row.job_id)?,
             uid: UserId(place.number("uid", row.uid)?),
             user: row.user_name,
-            workload: WorkloadKey(row.workload),
+            workload: WorkloadKey::new(row.workload),
             role: role_from(&row.role).ok_or_else(|| place.corrupt("role"))?,
             state: place.parse("state", &row.state)?,
             sharing: place.sharing(SharingColumns {
@@ -195,8 +195,8 @@ pub(super) async fn heat(conn: &mut PgConnection, filter: &HeatFilter) -> Result
     .await?;
     let outcome_count = rows.first().map_or(0, |row| counted(row.read_count));
     let cells = rows.into_iter().map(|row| HeatCell {
-        workload: WorkloadKey(row.workload),
-        beside: WorkloadKey(row.beside),
+        workload: WorkloadKey::new(row.workload),
+        beside: WorkloadKey::new(row.beside),
         outcome_count: counted(row.outcome_count),
         slowdown_ratio: row.slowdown_ratio,
         predicted_slowdown_ratio: row.predicted_slowdown_ratio,
@@ -246,7 +246,7 @@ async fn used_devices(conn: &mut PgConnection, since: Timestamp) -> Result<Vec<U
     let place = Place { table: "observed_job", row: "of several devices" };
     let rows = rows.into_iter().map(|row| -> Result<UsedOfStarts, StoreError> {
         Ok(UsedOfStarts {
-            workload: WorkloadKey(row.workload),
+            workload: WorkloadKey::new(row.workload),
             held_count: place.number("devices", row.held_count)?,
             start_count: place.number("count", row.start_count)?,
             used_count: place.number("devices", row.used_count)?,

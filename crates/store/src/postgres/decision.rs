@@ -114,7 +114,7 @@ impl DecisionRow {
             group: DecisionId(place.number("group_id", self.group_id)?),
             state: place.parse("state", &self.state)?,
             created_at: unix_time(self.created_at),
-            node: NodeName(self.node),
+            node: NodeName::new(self.node),
             gres_types: place.parse("gres_type", &self.gres_type)?,
             device_model: self.device_model,
             gain: self.gain,

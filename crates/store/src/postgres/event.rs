@@ -56,7 +56,7 @@ impl TryFrom<EventRow> for Event {
             at: unix_time(row.happened_at),
             kind: row.kind.as_str().into(),
             job_id: row.job_id.map(|id| place.parse("job_id", &id)).transpose()?,
-            node: row.node.map(NodeName),
+            node: row.node.map(NodeName::new),
             detail: row.detail,
         })
     }

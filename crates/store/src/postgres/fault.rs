@@ -276,7 +276,7 @@ impl From<FaultRow> for FaultOf {
         // A release before may not know a kind that a later one wrote.
         let kind = row.kind.parse().unwrap_or(FaultKind::Other);
         let fault = DeviceFault { kind, detail: row.detail, since: unix_time(row.since) };
-        Self { gres_type: GresType(row.gres_type), fault }
+        Self { gres_type: GresType::new(row.gres_type), fault }
     }
 }
 

@@ -27,7 +27,7 @@ impl LaunchRow {
             start,
             step_id: place.number("step_id", self.step_id)?,
             decision_id: place.number_opt("decision_id", self.decision_id)?.map(DecisionId),
-            gres_types: self.gres_types.into_iter().map(GresType).collect(),
+            gres_types: self.gres_types.into_iter().map(GresType::new).collect(),
             profile_name: self.profile_name,
         })
     }

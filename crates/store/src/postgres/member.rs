@@ -59,7 +59,7 @@ impl MemberRow {
         let plan = NewMember {
             start,
             uid: UserId(place.number("uid", row.uid)?),
-            workload: WorkloadKey(row.workload),
+            workload: WorkloadKey::new(row.workload),
             role: role_from(&row.role).ok_or_else(|| place.corrupt("role"))?,
             sharing: place.sharing(sharing)?,
             shards: shards.map_err(|_| place.corrupt("shard_count"))?,
@@ -131,7 +131,7 @@ impl Columns {
         self.restart_counts.push(integer(new.start.restart_count));
         self.positions.push(position);
         self.uids.push(i64::from(new.uid.0));
-        self.workloads.push(new.workload.0.clone());
+        self.workloads.push(new.workload.to_string());
         self.roles.push(role_word(new.role).to_owned());
         self.caps.push(new.sharing.cap().map(f64::from));
         self.shard_counts.push(i16::from(new.shards.count()));

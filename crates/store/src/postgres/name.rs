@@ -80,7 +80,7 @@ pub(super) async fn names(
     let names = rows.into_iter().map(|row| {
         let place = Place { table: "workload_name", row: &row.workload };
         let name = WorkloadName::safe(&row.name).ok_or_else(|| place.corrupt("name"))?;
-        Ok((WorkloadKey(row.workload), KnownName { name, is_shared: row.is_shared }))
+        Ok((WorkloadKey::new(row.workload), KnownName { name, is_shared: row.is_shared }))
     });
     Ok(readable(names)?.into_iter().collect())
 }
@@ -99,5 +99,5 @@ pub(super) async fn called(
     )
     .fetch_all(conn)
     .await?;
-    Ok(keys.into_iter().map(WorkloadKey).collect())
+    Ok(keys.into_iter().map(WorkloadKey::new).collect())
 }

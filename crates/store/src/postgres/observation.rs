@@ -55,7 +55,7 @@ impl TryFrom<ObservationRow> for StoredObservation {
             let [cap, speed] =
                 [&row.cap_fractions, &row.speed_fractions].map(|column| column.get(index).copied().flatten());
             tenants.push(ObservedTenant {
-                workload: WorkloadKey(workload),
+                workload: WorkloadKey::new(workload),
                 sharing: Sharing::by(mechanism, place.fraction("cap_fraction", cap)?, ccs_mode),
                 // An earlier release kept any.
                 speed_fraction: speed.filter(|speed| SPEED_FRACTIONS.contains(speed)),

@@ -8,7 +8,7 @@ use super::{PgStore, profile};
 use crate::{Lesson, Observed, ObservedJob, ObservedRun, StoreError, StoredProfile};
 use async_trait::async_trait;
 use pillion_core::report::JobSummary;
-use pillion_core::{JobStart, NodeName, SlurmJobId};
+use pillion_core::{JobStart, NodeName, SlurmJobId, WorkloadKey};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
@@ -86,9 +86,10 @@ async fn record(conn: &mut PgConnection, jobs: &[ObservedJob]) -> Result<(), TxE
 
 fn json_row(job: &ObservedJob) -> Value {
     let mut job = job.clone();
-    for text_of in [&mut job.user, &mut job.account, &mut job.partition, &mut job.gres, &mut job.workload.0] {
+    for text_of in [&mut job.user, &mut job.account, &mut job.partition, &mut job.gres] {
         *text_of = text(text_of).into_owned();
     }
+    job.workload = WorkloadKey::new(text(job.workload.as_str()));
     json!({
         "job_id": job.start.job_id,
         "restart_count": job.start.restart_count,
@@ -171,7 +172,7 @@ pub(super) async fn with_runs(
         let summary: JobSummary = place.json("summary", row.summary)?;
         let device_memory_bytes = place.number::<u64>("memory_bytes", row.memory_bytes.unwrap_or(0))?;
         let device_model = row.device_model.unwrap_or_default();
-        Ok(ObservedRun { node: NodeName(row.node), summary, device_model, device_memory_bytes })
+        Ok(ObservedRun { node: NodeName::new(row.node), summary, device_model, device_memory_bytes })
     });
     let mut of_starts: BTreeMap<JobStart, Vec<ObservedRun>> = BTreeMap::new();
     for run in readable(runs)? {

@@ -36,7 +36,7 @@ struct DrainRow {
 
 impl From<DrainRow> for Drain {
     fn from(row: DrainRow) -> Self {
-        let place = DrainPlace { node: NodeName(row.node), gres_type: row.gres_type.map(GresType) };
+        let place = DrainPlace { node: NodeName::new(row.node), gres_type: row.gres_type.map(GresType::new) };
         Self { place, by: row.drained_by, reason: row.reason, since: unix_time(row.since) }
     }
 }

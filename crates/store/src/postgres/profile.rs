@@ -88,7 +88,7 @@ impl TryFrom<ProfileRow> for StoredProfile {
             energy_joules: row.energy_joules,
             family: row.family,
             throughput_per_second_at_cap: at_caps(&place, &row.throughput_per_second_at_cap)?,
-            workload: WorkloadKey(row.workload),
+            workload: WorkloadKey::new(row.workload),
             device_model: row.device_model,
         };
         Ok(Self {

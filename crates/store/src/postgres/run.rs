@@ -106,7 +106,7 @@ impl TryFrom<RunRow> for JobSummary {
             solo_sample_count: place.number("solo_sample_count", row.solo_sample_count)?,
             neighbours: neighbours.collect::<Result<_, _>>()?,
             signs: row.signs.map(|value| place.json("signs", value)).transpose()?,
-            gres_type: GresType(row.gres_type),
+            gres_type: GresType::new(row.gres_type),
         })
     }
 }

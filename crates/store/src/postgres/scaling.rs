@@ -230,11 +230,11 @@ impl TryFrom<PoolRow> for ScalingRun {
         // Slurm books the same list on each of its nodes.
         let booked: Vec<_> = pillion_slurm::shards(&row.gres).collect();
         let of_node = u32::try_from(booked.len()).unwrap_or(u32::MAX);
-        let node = NodeName(row.node);
+        let node = NodeName::new(row.node);
         Ok(Self {
             start,
             user: row.user_name,
-            workload: on_any(&WorkloadKey(row.workload)),
+            workload: on_any(&WorkloadKey::new(row.workload)),
             started_at: unix_time(row.started_at),
             ended_at: unix_time(row.ended_at),
             node_count,

@@ -11,7 +11,7 @@ use crate::{
     StoreError,
 };
 use async_trait::async_trait;
-use pillion_core::{JobStart, SlowdownRatio, SlurmJobId, UnixTime};
+use pillion_core::{JobStart, SlowdownRatio, SlurmJobId, UnixTime, WorkloadKey};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
@@ -119,9 +119,10 @@ async fn record(conn: &mut PgConnection, decisions: &[ShadowDecision]) -> Result
 
 fn json_row(decision: &ShadowDecision) -> Value {
     let mut decision = decision.clone();
-    for text_of in [&mut decision.user, &mut decision.partition, &mut decision.member.workload.0] {
+    for text_of in [&mut decision.user, &mut decision.partition] {
         *text_of = text(text_of).into_owned();
     }
+    decision.member.workload = WorkloadKey::new(text(decision.member.workload.as_str()));
     let member = &decision.member;
     json!({
         "job_id": member.start.job_id,

@@ -42,7 +42,7 @@ pub(super) async fn read(conn: &mut PgConnection, start: JobStart) -> Result<Opt
     .fetch_optional(conn)
     .await?;
     Ok(row.map(|row| SlurmStart {
-        node: NodeName(row.node),
+        node: NodeName::new(row.node),
         started_at: unix_time(row.started_at),
         ended_at: row.ended_at.map(unix_time),
     }))

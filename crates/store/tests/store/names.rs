@@ -34,7 +34,7 @@ pub(crate) async fn workloads_of_one_name_are_told_by_whose_they_are(store: Arc<
     store.name_workloads(&rows, at(1)).await.expect("kept");
     let called = async |text: &str, uid: Option<u32>| -> Vec<String> {
         let keys = store.workloads_called(&name(text), uid.map(UserId)).await.expect("read");
-        keys.into_iter().map(|key| key.0).collect()
+        keys.into_iter().map(|key| key.to_string()).collect()
     };
     assert_eq!(called("x", None).await, ["alice/A", "alice/b", "bob/c"]);
     assert_eq!(called("x", Some(1)).await, ["alice/A", "alice/b"]);

@@ -69,7 +69,7 @@ impl FakeNode {
             cpus: 64,
             memory_mib: 512 * 1024,
             features: Vec::new(),
-            devices: (0..device_count).map(|index| (GresType(format!("g{index}")), 100)).collect(),
+            devices: (0..device_count).map(|index| (GresType::new(format!("g{index}")), 100)).collect(),
             other_gres: BTreeMap::new(),
         }
     }

@@ -187,8 +187,8 @@ fn job(week: &Week<'_>, profile: &WorkloadProfile, at: u32) -> WaitingJob {
     WaitingJob {
         start: JobStart { job_id: SlurmJobId::plain(at + 1), restart_count: 0 },
         uid: UserId(1000),
-        account: String::new(),
-        partition: NODE.to_owned(),
+        account: "".into(),
+        partition: NODE.into(),
         workload: key.clone(),
         submitted_at: UnixTime::from_epoch(0),
         starts_alone_at: UnixTime::from_epoch(0),

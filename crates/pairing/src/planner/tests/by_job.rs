@@ -148,7 +148,7 @@ fn a_view() -> impl Strategy<Value = ClusterView> {
             let waiting =
                 jobs.into_iter().zip(1..).map(|((uid, account, rules, as_guest, is_light), id)| WaitingJob {
                     uid: UserId(uid),
-                    account: format!("a{account}"),
+                    account: format!("a{account}").into(),
                     rules: Some(rules),
                     as_guest,
                     ..job(id, if is_light { "light" } else { "half" })
@@ -188,7 +188,7 @@ proptest! {
             for member in &pairing.members {
                 let job = view.waiting.iter().find(|job| job.start == member.start).unwrap();
                 prop_assert!(job.rules.unwrap().caps || member.sharing.cap().is_none(), "a cap on one that may have none");
-                all.push((job.uid, job.account.clone(), job.rules.unwrap(), job.as_guest));
+                all.push((job.uid, job.account.to_string(), job.rules.unwrap(), job.as_guest));
             }
             for (at, one) in all.iter().enumerate() {
                 for other in all.iter().skip(at + 1) {

@@ -123,8 +123,8 @@ fn places_of(places: Vec<api::Place>) -> Result<Vec<DrainPlace>, Status> {
     }
     let mut seen = BTreeSet::new();
     let places = places.into_iter().map(|api::Place { node, gres_type }| DrainPlace {
-        node: NodeName(node),
-        gres_type: gres_type.filter(|name| !name.is_empty()).map(GresType),
+        node: NodeName::new(node),
+        gres_type: gres_type.filter(|name| !name.is_empty()).map(GresType::new),
     });
     Ok(places.filter(|place| seen.insert(place.clone())).collect())
 }

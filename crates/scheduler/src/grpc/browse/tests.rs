@@ -75,7 +75,7 @@ fn a_hostlist_that_would_fill_the_memory_is_refused_in_a_sentence() {
 }
 
 fn device() -> DeviceDescription {
-    DeviceDescription { uuid: DeviceUuid("GPU-0".into()), memory_bytes: 1, ..pillion_test_kit::device(0) }
+    DeviceDescription { uuid: DeviceUuid::new("GPU-0"), memory_bytes: 1, ..pillion_test_kit::device(0) }
 }
 
 fn hello() -> AgentHello {

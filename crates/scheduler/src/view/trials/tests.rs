@@ -174,8 +174,8 @@ fn whom_nothing_would_take_apart_again_is_not_tried() {
     let waits = |id: u32, partition: &str| WaitingJob {
         start: start(id),
         uid: UserId(1000),
-        account: String::new(),
-        partition: partition.to_owned(),
+        account: "".into(),
+        partition: partition.into(),
         workload: workload(id),
         submitted_at: at(NOW),
         starts_alone_at: at(NOW),
