@@ -239,7 +239,7 @@ impl HandoffServer {
         let decided = self.node.share(begun.start);
         let is_plain = decided.as_ref().is_some_and(|share| share.is_plain);
         let share = decided.filter(|share| begun.has_share && share.uid == request.uid);
-        self.register(request, pid, &begun, is_plain);
+        self.register(request, pid, &begun);
         if share.as_ref().is_some_and(|share| share.mechanism().has_instances()) {
             self.wait_for_instance(begun.start, until).await;
         } else if request.is_batch() {
@@ -310,9 +310,9 @@ impl HandoffServer {
         Some(found).filter(|_| fits)
     }
 
-    fn register(&self, request: &HandoffRequest, pid: Option<u32>, begun: &BegunStart, is_plain: bool) {
+    fn register(&self, request: &HandoffRequest, pid: Option<u32>, begun: &BegunStart) {
         let start = begun.start;
-        self.node.make_marker(start, is_plain);
+        self.node.make_marker(start);
         let Some(root) = pid.and_then(|pid| self.proc.identify(pid)) else {
             warn!(%start, "the task's process is not visible here; it will not be measured");
             return;

@@ -62,7 +62,7 @@ impl Node {
         std::fs::create_dir_all(&markers)?;
         let node = Self::with(name, inventory, shares, markers);
         for share in node.all_shares() {
-            node.make_marker(share.start, share.is_plain);
+            node.make_marker(share.start);
         }
         Ok(node)
     }
@@ -191,9 +191,9 @@ impl Node {
     /// # Errors
     /// If it cannot be written down.
     pub fn insert_share(&self, share: Share, own: Own) -> io::Result<()> {
-        let (start, is_plain) = (share.start, share.is_plain);
+        let start = share.start;
         self.change(|table| table.insert(share, own))?;
-        self.make_marker(start, is_plain);
+        self.make_marker(start);
         self.shares_changed.notify_waiters();
         Ok(())
     }
@@ -245,8 +245,9 @@ impl Node {
         }
     }
 
-    /// Marks a job as ours, for the plugin in its steps, which waits for no answer where it `is_plain`.
-    pub fn make_marker(&self, start: JobStart, is_plain: bool) {
+    /// Marks a job as ours, for the plugin in its steps, which waits for no answer where its share is plain.
+    pub fn make_marker(&self, start: JobStart) {
+        let is_plain = self.table().get(start).is_some_and(|share| share.is_plain);
         let path = self.marker(start);
         if let Err(error) = std::fs::write(&path, if is_plain { MARKER_TELLS } else { "" }) {
             warn!(path = %path.display(), %error, "a job cannot be marked; its srun steps will not be asked for");
