@@ -459,7 +459,6 @@ fn needs_reset(job: &Job) -> bool {
 }
 
 fn share_of(decision: &Decision, member: &Member, scan: &Scan) -> Share {
-    let mark = scan.jobs.get(&member.plan.start.job_id).and_then(mark_of);
     let limit_of_each = member.plan.sharing.memory_limit_bytes();
     Share {
         decision_id: decision.id,
@@ -470,7 +469,7 @@ fn share_of(decision: &Decision, member: &Member, scan: &Scan) -> Share {
         shards: member.plan.shards,
         memory_bytes: member.plan.memory_bytes.filter(|all| limit_of_each.is_some_and(|each| each < *all)),
         is_session: is_session(&member.plan.workload),
-        is_plain: mark.is_some_and(|mark| mark.plain),
+        is_plain: scan.is_plain(member.plan.start.job_id),
     }
 }
 

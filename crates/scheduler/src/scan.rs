@@ -69,6 +69,10 @@ impl Scan {
     pub fn is_guest(&self, id: SlurmJobId) -> bool {
         self.jobs.get(&id).and_then(mark_of).is_some_and(|mark| mark.as_guest)
     }
+    /// Whether a job did not ask for co-location.
+    pub fn is_plain(&self, id: SlurmJobId) -> bool {
+        self.jobs.get(&id).and_then(mark_of).is_some_and(|mark| mark.plain)
+    }
     /// From Slurm's answers, keeping only the pool's nodes.
     pub fn new(
         at: UnixTime,

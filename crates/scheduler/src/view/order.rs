@@ -98,7 +98,7 @@ impl<'a> Known<'a> {
             let is_single = tenant_counts.get(&(&decision.node, decision.gres_types.first())) == Some(&1);
             // Of an instance the rest of the device is for others.
             let is_whole = decision.gres_types.only().is_none()
-                || self.is_plain(plan.start.job_id)
+                || self.sources.scan.is_plain(plan.start.job_id)
                 || is_session(&plan.workload);
             // A guest goes where somebody needs its device.
             let is_guest = self.sources.scan.is_guest(plan.start.job_id);
@@ -140,11 +140,6 @@ impl<'a> Known<'a> {
             rules: by_job.rules(job).unwrap_or_else(|| policy.of_jobs()),
             slowdown_ratio_usual: job.map_or(policy.slowdown_ratio_max, |job| by_job.promise(job)),
         }
-    }
-
-    /// Whether it did not ask for co-location.
-    fn is_plain(&self, id: SlurmJobId) -> bool {
-        self.sources.scan.jobs.get(&id).and_then(mark_of).is_some_and(|mark| mark.plain)
     }
 
     fn isolation_of(&self, id: SlurmJobId) -> Isolation {
