@@ -1,12 +1,14 @@
 //! Hears of submissions at once: `pillion.lua` writes a byte into a file beside the heartbeat for every job that it sends to wait for
 //! us, and the queue is looked at then. Without it a job would wait for the next scan though devices stand idle.
 //!
-//! Only a hint. The file belongs to the scheduler's user, which is slurmctld's too, and nobody else may write it; who writes without end makes us look for a tenth of the time at
-//! most, as whoever pokes does (`reconcilers`). Where it cannot be heard, the scans go on as ever.
+//! Only a hint. The file belongs to the scheduler's user, which is slurmctld's too, and nobody else may write it; who writes without
+//! end makes us look for a tenth of the time at most, as whoever pokes does (`reconcilers`). Where it cannot be heard, the scans go on
+//! as ever.
 
 use crate::context::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::retry_on_intr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -48,7 +50,8 @@ fn hear(path: &Path, context: &Context, stop: &CancellationToken) -> io::Result<
     let mut bytes = [0_u8; 4096];
     while !stop.is_cancelled() && path.exists() {
         let mut waits = [PollFd::new(&events, PollFlags::IN)];
-        if poll(&mut waits, Some(&STOP_LOOKED_AT_EVERY))? > 0 {
+        // The end of a child of ours is a signal, which any thread may get.
+        if retry_on_intr(|| poll(&mut waits, Some(&STOP_LOOKED_AT_EVERY)))? > 0 {
             // Several writes since the last look are one.
             rustix::io::read(&events, &mut bytes)?;
             context.nudges.watch.notify_one();
