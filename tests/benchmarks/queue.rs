@@ -224,12 +224,8 @@ fn mixed_queues(
 ) -> anyhow::Result<()> {
     let (mut there, mut here) = (Vec::new(), Vec::new());
     println!(
-        "### {} of {count} jobs of {} to {} s on 16 devices, from sbatch to the first instruction\n",
-        if queues.end - queues.start == 1 {
-            "A queue".to_owned()
-        } else {
-            format!("{} queues", queues.end - queues.start)
-        },
+        "### Mixed queues ({}) of {count} jobs of {} to {} s on 16 devices, from sbatch to the first instruction\n",
+        queues.end - queues.start,
         seconds.0,
         seconds.1
     );

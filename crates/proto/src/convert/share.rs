@@ -173,7 +173,7 @@ mod tests {
             decision_id: DecisionId(1),
             start: JobStart { job_id: SlurmJobId::plain(7), restart_count: 0 },
             uid: UserId(1000),
-            gres_types: GresType::new("g0".to_owned()).into(),
+            gres_types: GresType::new("g0").into(),
             sharing: Sharing::Mps { cap: None, memory_limit_bytes: Some(3 << 30) },
             shards: Shards::try_new(50).expect("in range"),
             memory_bytes: Some(12 << 30),
