@@ -106,7 +106,8 @@ impl Rhythm {
     }
 }
 
-/// Runs a task until `stop`, every `period` and when it is woken, but not before it has rested. The first tick comes at once. An error is logged when it begins and when it changes, not on every tick.
+/// Runs a task until `stop`, every `period` and when it is woken, but not before it has rested. The first tick comes at
+/// once. An error is logged when it begins and when it changes, not on every tick.
 pub async fn drive(task: Task, context: Arc<Context>, stop: CancellationToken) {
     let Task { name, rhythm, wake, reconciler } = task;
     let mut last_error = None;
