@@ -21,12 +21,25 @@ pub struct Plan {
     pub pairings: Vec<Pairing>,
     /// Every waiting job that is not in `pairings`, and why.
     pub left_waiting: Vec<Explanation>,
+    /// Those of them whose turn it is and that Slurm starts by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub let_go: Vec<LetGo>,
+}
+
+/// A job on several nodes whose turn it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LetGo {
+    /// This start of it.
+    pub start: JobStart,
+    /// The devices that Slurm gives it of each of its nodes; absent = one, whichever it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gres_types: Option<GresTypes>,
 }
 
 impl Plan {
     /// One for a view in which nobody waits.
     pub const fn empty(parent_revision: Revision) -> Self {
-        Self { parent_revision, pairings: Vec::new(), left_waiting: Vec::new() }
+        Self { parent_revision, pairings: Vec::new(), left_waiting: Vec::new(), let_go: Vec::new() }
     }
 }
 

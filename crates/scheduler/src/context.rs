@@ -26,7 +26,7 @@ use pillion_core::heartbeat::Mode;
 use pillion_core::invariant::Violation;
 use pillion_core::{Clock, GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId, report};
 use pillion_doors::TurnedAway;
-use pillion_pairing::{Policy, Reason};
+use pillion_pairing::{LetGo, Policy, Reason};
 use pillion_slurm::{Privacy, Slurm, SlurmVersion};
 use pillion_store::{Decision, Store};
 use std::collections::{BTreeMap, BTreeSet};
@@ -218,7 +218,7 @@ pub struct Board {
     /// When a plan was last made and committed, or nothing was left to plan.
     pub planned_at: Option<UnixTime>,
     /// Jobs of several nodes whose turn it is by the last plan.
-    pub let_go: BTreeSet<JobStart>,
+    pub let_go: Vec<LetGo>,
 }
 
 /// Models at one moment.

@@ -20,8 +20,8 @@ use pillion_core::report::ToAgent;
 use pillion_core::share::Share;
 use pillion_core::workload::is_session;
 use pillion_core::{DecisionId, JobStart, SlurmJobId, UnixTime, report};
-use pillion_pairing::Role;
-use pillion_slurm::{Job, JobState, SlurmError, updates};
+use pillion_pairing::{LetGo, Role};
+use pillion_slurm::{Job, JobState, JobUpdate, SlurmError, updates};
 use pillion_store::{Decision, Drain, Event, Member, MemberStep, drain_of};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -270,8 +270,12 @@ impl Release {
     /// or was changed; the next scan tells.
     async fn put_back(&self, job: &Job) -> Result<bool, TickError> {
         let Some(mark) = mark_of(job) else { return Ok(true) };
-        let undo = updates::undo(job, mark, self.context.now());
-        let answer = self.context.slurm.update(&[job.id], &undo).await;
+        self.hand_to_slurm(job, &updates::undo(job, mark, self.context.now())).await
+    }
+
+    /// `false`: it has started after all, or was changed; the next scan tells.
+    async fn hand_to_slurm(&self, job: &Job, update: &JobUpdate) -> Result<bool, TickError> {
+        let answer = self.context.slurm.update(&[job.id], update).await;
         let answered_at = self.context.now();
         self.context.board_mut().tried.insert(job.start(), answered_at);
         match answer {
@@ -300,13 +304,17 @@ impl Release {
         // Few of the queue have a lease.
         let pending = scan.jobs.values().filter(|job| job.state == JobState::Pending);
         let lost = pending.filter(|job| needs_reset(job) && !live.contains(&job.start()));
-        let of_turn = turns.iter().filter_map(|start| scan.job_of(*start)).filter(|job| is_waiting(job));
+        let of_turn = turns.iter().filter_map(|turn| Some((scan.job_of(turn.start)?, turn)));
+        let of_turn = of_turn.filter(|(job, _)| is_waiting(job));
         let mut first_error = None;
-        for (job, is_turn) in lost.map(|job| (job, false)).chain(of_turn.map(|job| (job, true))) {
+        for (job, turn) in lost.map(|job| (job, None)).chain(of_turn.map(|(job, turn)| (job, Some(turn)))) {
             if predates(scan, tried.get(&job.start()).copied()) {
                 continue;
             }
-            let done = if is_turn { self.let_go(job, scan.at).await } else { self.reset(job, scan.at).await };
+            let done = match turn {
+                Some(turn) => self.let_go(job, turn).await,
+                None => self.reset(job, scan.at).await,
+            };
             if let Err(error) = done.or_else(|error| self.context.pass_over("release", job.id, error)) {
                 first_error.get_or_insert(error);
             }
@@ -315,11 +323,16 @@ impl Release {
     }
 
     /// Slurm starts it on what the planner keeps for it from then on.
-    async fn let_go(&self, job: &Job, at: UnixTime) -> Result<(), TickError> {
-        if !self.put_back(job).await? {
+    async fn let_go(&self, job: &Job, turn: &LetGo) -> Result<(), TickError> {
+        let Some(mark) = mark_of(job) else { return Ok(()) };
+        let at = self.context.now();
+        if !self.hand_to_slurm(job, &updates::let_go(job, mark, turn.gres_types.as_ref(), at)).await? {
             return Ok(());
         }
-        let detail = "the GPUs on which Slurm starts it are free on as many nodes as it asks for".to_owned();
+        let detail = match &turn.gres_types {
+            Some(gres_types) => format!("{gres_types} are free on as many nodes as it asks for"),
+            None => "a GPU is free on as many nodes as it asks for".to_owned(),
+        };
         self.event(at, EventKind::LetGo, job.id, None, detail).await?;
         self.context.tally.event(&EventKind::LetGo);
         Ok(())

@@ -59,6 +59,16 @@ pub fn undo(job: &Job, mark: &Mark, now: UnixTime) -> JobUpdate {
     }
 }
 
+/// Lets a job on several nodes go, of which the same devices are free: Slurm starts it there by itself, now or when its user wanted it.
+/// From then on it is what a job is after an undo, and these are what it waits with. Nothing was set up for it, so nobody has to be told
+/// first. `gres_types`: the devices; `None` = those that it waits with, or one, whichever it is.
+pub fn let_go(job: &Job, mark: &Mark, gres_types: Option<&GresTypes>, now: UnixTime) -> JobUpdate {
+    let moved = Mark { fallback: gres_types.cloned().or_else(|| mark.fallback.clone()), ..mark.clone() };
+    let own_begin = UnixTime::from_epoch(mark.original_begin_epoch);
+    let soon = if job.restart_count > 0 { now + RESTART_PAUSE } else { now };
+    JobUpdate { start_time: Some(if own_begin > soon { own_begin } else { soon }), ..undo(job, &moved, now) }
+}
+
 /// Puts back the request of a job that ran out of device memory, so that it waits for a decision once more: Slurm starts it alone at
 /// the latest one bound later. `mark`: with its need ([`Mark::again`]). A hold of its user's stays.
 pub fn again(mark: &Mark, now: UnixTime, bound: Duration) -> JobUpdate {

@@ -82,7 +82,8 @@ pub(crate) fn explain(evaluator: &Evaluator<'_, '_>, placement: &Placement, is_b
         let text = own.map_or_else(|| Arc::clone(&shared.text), Arc::from);
         Explanation { job_id: context.jobs[*job].start.job_id, text, ..shared.clone() }
     });
-    Plan { parent_revision: context.view.revision, left_waiting: left_waiting.collect(), pairings }
+    let parent_revision = context.view.revision;
+    Plan { parent_revision, left_waiting: left_waiting.collect(), pairings, let_go: Vec::new() }
 }
 
 impl<'s, 'a> Explainer<'s, 'a> {

@@ -92,7 +92,7 @@ impl<'v> Need<'v> {
             job_id: job.start.job_id,
             job: Some(job),
             required_nodes: &[],
-            // On several nodes Slurm starts it by itself, on these.
+            // On several nodes it gets the same ones of each: those that it waits with are as good as any.
             named: job.fallback.as_ref().filter(|_| job.node_count > 1),
             device_count: usize::from(job.device_count),
             node_count: usize::from(job.node_count),

@@ -13,7 +13,7 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, JobStart, NodeName, Revision, SlurmJobId, UserId, WorkloadKey};
 use pillion_pairing::{ClusterView, Explanation, FirstRun, Pairing, Plan, Reason, WaitingJob, plan};
 use pillion_store::{NewDecision, NewMember, StoreError, StoredProfile};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 use tracing::{debug, info};
@@ -74,7 +74,7 @@ impl Engine {
         if !self.commit(&view, &plan, &profiles, begun).await? {
             return Ok(());
         }
-        let due = let_go(&plan, &view.waiting);
+        let due = std::mem::take(&mut plan.let_go);
         self.make_room(&view, &plan, &scan).await?;
         drop(view);
         if !due.is_empty() {
@@ -315,13 +315,6 @@ fn is_overtaken(pairing: &Pairing, planned_on: &Scan, newest: &Scan) -> bool {
         now.zip(before).is_none_or(|(now, before)| now > before)
     });
     is_fuller || !pairing.members.iter().all(|member| newest.job_of(member.start).is_some_and(is_waiting))
-}
-
-/// Jobs of several nodes whose turn it is.
-fn let_go(plan: &Plan, waiting: &[WaitingJob]) -> BTreeSet<JobStart> {
-    let left = plan.left_waiting.iter().filter(|one| one.reason == Reason::LetGo);
-    let ids: BTreeSet<SlurmJobId> = left.map(|one| one.job_id).collect();
-    waiting.iter().map(|job| job.start).filter(|start| ids.contains(&start.job_id)).collect()
 }
 
 fn reason_counts(left: &[Explanation]) -> BTreeMap<Reason, u64> {

@@ -1,23 +1,31 @@
 //! The pool while the queue is walked: which devices are free, when the others will be, and for whom some are set apart. Must not know
 //! who shares with whom.
 
+use super::alike::{Names, Set};
 use super::ends_at;
 use super::near::{Reach, Ways, choose};
 use super::words::{GIVEN, KEPT, SET_APART, Wait};
 use crate::planner::admit::matches_device;
 use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, WaitingJob};
-use pillion_core::{GresType, GresTypes, NodeName, UnixTime};
+use pillion_core::{NodeName, UnixTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// When somebody ends of whom nobody knows when: later than any time limit, so that whoever has one ends before.
 const FAR: Duration = Duration::from_hours(10 * 365 * 24);
 
+/// Of the time until devices that are set apart are all free, by time limits, the part in which those must end who are lent one of
+/// them. Most jobs end long before their limits, so that the devices fall free sooner than that, and who was lent one would be in the way
+/// (`tests/beside_slurm.rs` shows what the whole of it would cost those who wait).
+const LENT_FRACTION: f64 = 2.0 / 3.0;
+
 /// A device while the queue is walked.
 struct Spot<'v> {
     /// Its place in the view.
     place: usize,
     device: &'v DeviceView,
+    /// Its name, among those of the pool.
+    name: Set,
     use_: Use,
     /// When it is wholly free, by time limits; now where it is.
     free_at: UnixTime,
@@ -57,13 +65,14 @@ struct Room<'v> {
 pub(super) struct Floor<'v> {
     now: UnixTime,
     rooms: Vec<Room<'v>>,
+    names: Names<'v>,
     windows: Vec<Window>,
     /// For how many jobs devices are set apart, or a node is kept.
     apart_count: usize,
     device_count: usize,
 }
 
-/// Devices that are set apart, and until when: by then all are free, if nobody stays longer.
+/// Devices that are set apart, and by when those have to end who are lent one of them.
 pub(super) struct Window {
     room: usize,
     /// Their places in the view.
@@ -73,9 +82,19 @@ pub(super) struct Window {
 
 /// What a job that gets whole devices finds at its turn.
 pub(super) enum Found {
-    /// Places of its devices in the view.
+    /// Places of its devices in the view, those of one node after the other.
     Devices(Vec<usize>),
     None(Wait),
+}
+
+/// Devices of the same names that are free on enough nodes, what is better about it the less.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Alike {
+    reach: Reach,
+    left_over: usize,
+    spread: (u32, bool),
+    /// A room each, and its spots.
+    spots: Vec<(usize, Vec<usize>)>,
 }
 
 impl Spot<'_> {
@@ -83,6 +102,10 @@ impl Spot<'_> {
     fn takes(&self, end: Option<UnixTime>) -> bool {
         let ends_in_time = self.apart_until.is_none_or(|until| end.is_some_and(|end| end <= until));
         self.use_ == Use::Free && ends_in_time
+    }
+
+    const fn is_in(&self, set: Set) -> bool {
+        !self.name.is_empty() && set.holds(self.name)
     }
 }
 
@@ -92,14 +115,14 @@ impl<'v> Room<'v> {
         Self { node, cpus_free, memory_mib_free, is_kept: false, spots: Vec::new(), ways: Ways::between(&[]) }
     }
 
-    fn add(&mut self, place: usize, device: &'v DeviceView, now: UnixTime) {
+    fn add(&mut self, place: usize, device: &'v DeviceView, name: Set, now: UnixTime) {
         let is_open = device.blocked.is_none() && self.node.blocked.is_none();
         let (use_, free_at) = match (is_open, device.is_wholly_free()) {
             (false, _) => (Use::Closed, now + FAR),
             (true, true) => (Use::Free, now),
             (true, false) => (Use::Held, end_of_tenants(device, now)),
         };
-        self.spots.push(Spot { place, device, use_, free_at, apart_until: None });
+        self.spots.push(Spot { place, device, name, use_, free_at, apart_until: None });
     }
 
     fn has_cpus(&self, job: &WaitingJob) -> bool {
@@ -125,18 +148,31 @@ impl<'v> Room<'v> {
         self.spots.iter().map(|spot| spot.device).collect()
     }
 
-    fn named(&self, gres_types: &GresTypes) -> Option<Vec<usize>> {
-        let find = |own: &GresType| self.spots.iter().position(|spot| spot.device.gres_type == *own);
-        gres_types.iter().map(find).collect()
+    /// The spots on which Slurm would start a job by itself: those of these names, or the one of `among` that is free first. None that
+    /// is closed.
+    fn booked(&self, among: &[usize], named: Option<Set>) -> Option<Vec<usize>> {
+        let Some(set) = named else { return self.first_free(among.to_vec(), 1) };
+        let is_named = |index: &&usize| {
+            let spot = &self.spots[**index];
+            spot.use_ != Use::Closed && spot.is_in(set)
+        };
+        let spots: Vec<usize> = among.iter().filter(is_named).copied().collect();
+        (self.names_of(&spots, |_| true) == set).then_some(spots)
     }
 
-    /// The spots on which Slurm would start a job by itself: those that are named, or the one of `among` that is free first. None that
-    /// is closed.
-    fn fallback(&self, among: Vec<usize>, named: Option<&GresTypes>) -> Option<Vec<usize>> {
-        let Some(gres_types) = named else { return self.first_free(among, 1) };
-        let spots = self.named(gres_types)?;
-        let is_open = |spot: &usize| among.contains(spot) && self.spots[*spot].use_ != Use::Closed;
-        spots.iter().all(is_open).then_some(spots)
+    /// The names of those of these spots of which that is so.
+    fn names_of(&self, indexes: &[usize], is_so: impl Fn(&Spot<'_>) -> bool) -> Set {
+        let own = indexes.iter().map(|index| &self.spots[*index]).filter(|spot| is_so(spot));
+        own.fold(Set::default(), |all, spot| all.with(spot.name))
+    }
+
+    /// When those are free at the latest on which Slurm would start a job by itself.
+    fn booked_at(&self, among: &[usize], named: Option<Set>) -> Option<UnixTime> {
+        let Some(set) = named else { return self.free_at(&self.booked(among, None)?) };
+        let is_named = |spot: &Spot<'_>| spot.use_ != Use::Closed && spot.is_in(set);
+        let own = || among.iter().map(|index| &self.spots[*index]).filter(|spot| is_named(spot));
+        let all = own().fold(Set::default(), |all, spot| all.with(spot.name));
+        latest(own().map(|spot| spot.free_at)).filter(|_| all == set)
     }
 
     /// When all of these are free at the latest.
@@ -154,6 +190,33 @@ impl<'v> Room<'v> {
         indexes.truncate(count);
         indexes.sort_unstable();
         (indexes.len() == count).then_some(indexes)
+    }
+}
+
+/// Whether enough of these nodes have those names.
+fn is_on(names: &[Set], named: Option<Set>, node_count: u16) -> bool {
+    let has = |own: &&Set| named.map_or(!own.is_empty(), |set| own.holds(set));
+    names.iter().filter(has).count() >= usize::from(node_count)
+}
+
+impl Alike {
+    /// On the best of these nodes; `None`: they are too few. `found`: of each what it would be there, the node and its spots.
+    fn on(
+        node_count: usize,
+        named: Option<Set>,
+        mut found: Vec<(Reach, usize, usize, Vec<usize>)>,
+    ) -> Option<Self> {
+        if found.len() < node_count {
+            return None;
+        }
+        found.sort();
+        found.truncate(node_count);
+        Some(Self {
+            reach: found.iter().map(|one| one.0).max()?,
+            left_over: found.iter().map(|one| one.1).sum(),
+            spread: named.map_or((1, false), Set::spread),
+            spots: found.into_iter().map(|(_, _, at, spots)| (at, spots)).collect(),
+        })
     }
 }
 
@@ -184,17 +247,18 @@ impl<'v> Floor<'v> {
     pub(super) fn new(view: &'v ClusterView) -> Self {
         let now = view.taken_at;
         let mut rooms: Vec<Room<'v>> = view.nodes.iter().map(Room::new).collect();
+        let mut names = Names::default();
         let at: BTreeMap<&NodeName, usize> =
             view.nodes.iter().enumerate().map(|(at, node)| (&node.name, at)).collect();
         for (place, device) in view.devices.iter().enumerate() {
             if let Some(at) = at.get(&device.node) {
-                rooms[*at].add(place, device, now);
+                rooms[*at].add(place, device, names.one(&device.gres_type), now);
             }
         }
         for room in &mut rooms {
             room.ways = Ways::between(&room.devices());
         }
-        Self { now, rooms, windows: Vec::new(), apart_count: 0, device_count: view.devices.len() }
+        Self { now, rooms, names, windows: Vec::new(), apart_count: 0, device_count: view.devices.len() }
     }
 
     /// Jobs that Slurm starts by itself: those that can run in fewer places first, and one of one device where the planner of those
@@ -225,9 +289,17 @@ impl<'v> Floor<'v> {
 
     fn take_named(&mut self, claim: &AloneClaim) {
         let now = self.now;
+        let named = match &claim.gres_types {
+            None => None,
+            Some(gres_types) => match self.names.set_of(gres_types) {
+                None => return,
+                named => named,
+            },
+        };
         let allowed = self.rooms.iter().enumerate().filter(|(_, room)| is_allowed(claim, &room.node.name));
         let found = allowed.filter_map(|(at, room)| {
-            let spots = room.fallback((0..room.spots.len()).collect(), claim.gres_types.as_ref())?;
+            let all: Vec<usize> = (0..room.spots.len()).collect();
+            let spots = room.booked(&all, named)?;
             Some((room.free_at(&spots)?, at, spots))
         });
         let Some((free_at, dues)) = soonest(found, usize::from(claim.node_count)) else { return };
@@ -240,17 +312,22 @@ impl<'v> Floor<'v> {
         }
     }
 
-    /// A job that may share: it is taken to use one device, on the node with the fewest that are free, so that wide jobs find the others.
+    /// A job that may share: it is taken to use one device, on the node with the fewest that are free, so that wide jobs find the others;
+    /// one that is set apart only where there is no other.
     pub(super) fn seat_narrow(&mut self, job: &WaitingJob) {
         let end = ends_at(job, self.now);
-        let mut best: Option<(usize, usize, usize)> = None;
+        let mut best: Option<(bool, usize, usize, usize)> = None;
         for (at, room) in self.rooms.iter().enumerate().filter(|(_, room)| room.has_cpus(job)) {
-            let suits = |spot: &Spot<'_>| spot.takes(end) && matches_device(job, room.node, spot.device);
-            let Some(spot) = room.spots.iter().position(suits) else { continue };
-            let found = (room.free_count(), at, spot);
-            best = Some(best.map_or(found, |best| best.min(found)));
+            let suits = |spot: &&Spot<'_>| spot.takes(end) && matches_device(job, room.node, spot.device);
+            for is_apart in [false, true] {
+                let mut spots = room.spots.iter().enumerate();
+                let own = |spot: &Spot<'_>| spot.apart_until.is_some() == is_apart;
+                let Some((spot, _)) = spots.find(|(_, spot)| own(spot) && suits(spot)) else { continue };
+                let found = (is_apart, room.free_count(), at, spot);
+                best = Some(best.map_or(found, |best| best.min(found)));
+            }
         }
-        let Some((_, room, spot)) = best else { return };
+        let Some((_, _, room, spot)) = best else { return };
         let room = &mut self.rooms[room];
         room.charge(job);
         let spot = &mut room.spots[spot];
@@ -296,39 +373,74 @@ impl<'v> Floor<'v> {
         Found::Devices(self.give(room, &spots, end.unwrap_or(self.now + FAR)))
     }
 
-    /// The same on several nodes: those devices on which Slurm starts it by itself.
+    /// The same on several nodes: devices of the same names on each of them.
     fn take_on_several(&mut self, job: &WaitingJob) -> Found {
-        let node_count = usize::from(job.node_count);
         let end = ends_at(job, self.now);
-        let (mut with_so_many, mut open, mut free, mut best) = (0, 0, 0, Vec::new());
-        for (at, room) in self.rooms.iter().enumerate() {
-            let suitable = room.suitable(job);
-            with_so_many += usize::from(suitable.len() >= usize::from(job.device_count));
-            let Some(spots) = room.fallback(suitable, job.fallback.as_ref()) else { continue };
-            open += 1;
-            if spots.iter().all(|spot| room.spots[*spot].takes(end)) {
-                free += 1;
-                if room.has_cpus(job) {
-                    best.push((room.free_count() - spots.len(), at, spots));
-                }
-            }
-        }
-        if best.len() < node_count {
-            return Found::None(match () {
-                () if with_so_many < node_count => Wait::NoNodeHasSoMany,
-                () if open < node_count => Wait::Closed,
-                () if free < node_count => Wait::NotFree,
-                () => Wait::NodeTooFull,
-            });
-        }
-        best.sort();
-        best.truncate(node_count);
+        let suitable: Vec<Vec<usize>> = self.rooms.iter().map(|room| room.suitable(job)).collect();
+        let sets = self.sets(job, &suitable);
+        let rooms = || self.rooms.iter().zip(&suitable).filter(|(room, _)| room.has_cpus(job));
+        let takes: Vec<Set> = rooms().map(|(room, own)| room.names_of(own, |spot| spot.takes(end))).collect();
+        let enough = sets.iter().filter(|named| is_on(&takes, **named, job.node_count));
+        let best = enough.filter_map(|named| self.alike(job, &suitable, *named, end)).min();
+        let Some(Alike { spots: taken, .. }) = best else {
+            return Found::None(self.why_not_on_several(job, &suitable, &sets, end));
+        };
         let mut places = Vec::new();
-        for (_, room, spots) in best {
+        for (room, spots) in taken {
             self.rooms[room].charge(job);
             places.extend(self.give(room, &spots, end.unwrap_or(self.now + FAR)));
         }
         Found::Devices(places)
+    }
+
+    /// The names that a job on several nodes may be booked with, the same on each; `None` = one of each, whichever.
+    fn sets(&self, job: &WaitingJob, suitable: &[Vec<usize>]) -> Vec<Option<Set>> {
+        if job.device_count == 1 {
+            return vec![None];
+        }
+        let of_rooms = self.rooms.iter().zip(suitable).map(|(room, own)| room.names_of(own, |_| true));
+        let all = of_rooms.fold(Set::default(), Set::with);
+        self.names.sets(all, usize::from(job.device_count)).into_iter().map(Some).collect()
+    }
+
+    /// The best nodes on which a job that ends then can have these now.
+    fn alike(
+        &self,
+        job: &WaitingJob,
+        suitable: &[Vec<usize>],
+        named: Option<Set>,
+        end: Option<UnixTime>,
+    ) -> Option<Alike> {
+        let rooms = self.rooms.iter().zip(suitable).enumerate().filter(|(_, (room, _))| room.has_cpus(job));
+        let found = rooms.filter_map(|(at, (room, own))| {
+            let free: Vec<usize> = own.iter().copied().filter(|spot| room.spots[*spot].takes(end)).collect();
+            let spots = room.booked(&free, named)?;
+            Some((room.ways.reach(&spots), room.free_count() - spots.len(), at, spots))
+        });
+        Alike::on(usize::from(job.node_count), named, found.collect())
+    }
+
+    fn why_not_on_several(
+        &self,
+        job: &WaitingJob,
+        suitable: &[Vec<usize>],
+        sets: &[Option<Set>],
+        end: Option<UnixTime>,
+    ) -> Wait {
+        let names = |is_so: &dyn Fn(&Spot<'_>) -> bool| -> Vec<Set> {
+            self.rooms.iter().zip(suitable).map(|(room, own)| room.names_of(own, is_so)).collect()
+        };
+        let on_enough = |is_so: &dyn Fn(&Spot<'_>) -> bool| {
+            let names = names(is_so);
+            sets.iter().any(|named| is_on(&names, *named, job.node_count))
+        };
+        match () {
+            () if !on_enough(&|_| true) => Wait::NoNodeHasSoMany,
+            () if !on_enough(&|spot| spot.use_ != Use::Closed) => Wait::Closed,
+            () if on_enough(&|spot| spot.takes(end)) => Wait::NodeTooFull,
+            () if on_enough(&|spot| spot.use_ == Use::Free) => Wait::BehindOthers,
+            () => Wait::NotFree,
+        }
     }
 
     fn give(&mut self, room: usize, spots: &[usize], until: UnixTime) -> Vec<usize> {
@@ -348,15 +460,29 @@ impl<'v> Floor<'v> {
             return None;
         }
         let count = usize::from(job.device_count);
-        let found = self.rooms.iter().enumerate().filter_map(|(at, room)| {
-            let suitable = room.suitable(job);
-            let spots = match job.node_count {
-                1 => room.first_free(suitable, count)?,
-                _ => room.fallback(suitable, job.fallback.as_ref())?,
-            };
-            Some((room.free_at(&spots)?, at, spots))
-        });
-        let (free_at, dues) = soonest(found, usize::from(job.node_count))?;
+        let suitable: Vec<Vec<usize>> = self.rooms.iter().map(|room| room.suitable(job)).collect();
+        let rooms = || self.rooms.iter().zip(&suitable).enumerate();
+        let node_count = usize::from(job.node_count);
+        let (free_at, dues) = if node_count == 1 {
+            let found = rooms().filter_map(|(at, (room, own))| {
+                let spots = room.first_free(own.clone(), count)?;
+                Some((room.free_at(&spots)?, at, spots))
+            });
+            soonest(found, 1)?
+        } else {
+            let of_sets = self.sets(job, &suitable).into_iter().filter_map(|named| {
+                let mut found: Vec<UnixTime> =
+                    rooms().filter_map(|(_, (room, own))| room.booked_at(own, named)).collect();
+                found.sort_by(|a, b| a.seconds().total_cmp(&b.seconds()));
+                Some((*found.get(node_count - 1)?, named))
+            });
+            let (_, named) = of_sets.min_by(|a, b| a.0.seconds().total_cmp(&b.0.seconds()))?;
+            let found = rooms().filter_map(|(at, (room, own))| {
+                let spots = room.booked(own, named)?;
+                Some((room.free_at(&spots)?, at, spots))
+            });
+            soonest(found, node_count)?
+        };
         let first = dues.first().map(|due| &self.rooms[due.1].node.name)?;
         if free_at <= self.now {
             // Its devices are there, and it lacks something else of the nodes.
@@ -371,21 +497,23 @@ impl<'v> Floor<'v> {
     }
 
     /// Until all of them are free. `false`: some are for another already, who goes before.
-    fn set_dues_apart(&mut self, dues: &[Due], until: UnixTime, free_again_at: UnixTime) -> bool {
+    fn set_dues_apart(&mut self, dues: &[Due], free_at: UnixTime, free_again_at: UnixTime) -> bool {
         let is_another =
             |due: &Due| due.2.iter().any(|spot| self.rooms[due.1].spots[*spot].apart_until.is_some());
         if dues.iter().any(is_another) {
             return false;
         }
         for (_, room, spots) in dues {
-            self.set_spots_apart(*room, spots, until, free_again_at);
+            self.set_spots_apart(*room, spots, free_at, free_again_at);
         }
         self.apart_count += 1;
         true
     }
 
-    /// `free_again_at`: when the job ends that they are set apart for.
-    fn set_spots_apart(&mut self, room: usize, spots: &[usize], until: UnixTime, free_again_at: UnixTime) {
+    /// `free_at`: when all of them are free, by time limits. `free_again_at`: when the job ends that they are set apart for.
+    fn set_spots_apart(&mut self, room: usize, spots: &[usize], free_at: UnixTime, free_again_at: UnixTime) {
+        let seconds = (free_at.seconds() - self.now.seconds()).max(0.0);
+        let until = self.now + Duration::from_secs_f64(seconds * LENT_FRACTION);
         let own = &mut self.rooms[room];
         for index in spots {
             let spot = &mut own.spots[*index];

@@ -8,14 +8,15 @@
 //! have enough of them first, by the time limits of whoever is there. Meanwhile they are for jobs that end before, and for joiners
 //! that do, so that nothing stands idle that need not.
 //!
-//! A job on several nodes is *let go* at its turn: when the devices on which Slurm starts it by itself are free on so many nodes, Slurm is
-//! to do so, and nobody else gets them.
+//! A job on several nodes is *let go* at its turn: when devices of the same names are free on so many nodes, Slurm is to start it there
+//! by itself, and nobody else gets them.
 //!
 //! 1. Walk the queue: such a job takes devices or has some set apart, one that may share is taken to use one ([`floor`]).
 //! 2. Plan the others without what was taken and set apart.
 //! 3. Plan what was set apart for those of them that were left and end in time.
 //! 4. Where wide jobs may share, plan those of each width once more, on the sets that they were given and on those that may be joined.
 
+mod alike;
 mod floor;
 mod near;
 mod sets;
@@ -23,7 +24,7 @@ mod sets;
 mod tests;
 mod words;
 
-use crate::plan::{Explanation, Member, Pairing, Plan, Reason, Role};
+use crate::plan::{Explanation, LetGo, Member, Pairing, Plan, Reason, Role};
 use crate::policy::Policy;
 use crate::view::{AloneClaim, ClusterView, NodeView, WaitingJob};
 use floor::{Floor, Found, Window};
@@ -61,6 +62,7 @@ pub(super) fn plan_around(
     let Settled { pairings, left, let_go, closed, .. } = settled;
     plan.pairings.extend(pairings);
     plan.left_waiting.extend(left);
+    plan.let_go = let_go.iter().map(|(one, _)| one.clone()).collect();
     if policy.share_wide {
         let ground = Ground { view, policy, let_go: &let_go, closed: &closed };
         plan = sets::share(&ground, plan, &mut plan_narrow);
@@ -78,7 +80,7 @@ struct Settled {
     left: Vec<Explanation>,
     windows: Vec<Window>,
     /// Those that are let go, each with its nodes.
-    let_go: Vec<(JobStart, BTreeSet<NodeName>)>,
+    let_go: Vec<(LetGo, BTreeSet<NodeName>)>,
     /// By device of the view: why it takes none of the others now.
     closed: Vec<Option<&'static str>>,
 }
@@ -100,8 +102,12 @@ fn settle(view: &ClusterView, model: &str) -> Settled {
         match floor.take(job) {
             Found::Devices(places) if job.node_count > 1 => {
                 left.push(explained(job, Reason::LetGo, words::let_go(job), &model));
-                let nodes = places.iter().map(|place| view.devices[*place].node.clone()).collect();
-                let_go.push((job.start, nodes));
+                let devices = || places.iter().map(|place| &view.devices[*place]);
+                let nodes = devices().map(|device| device.node.clone()).collect();
+                // The same names on each node.
+                let of_first = devices().take(job.device_count.into()).map(|device| device.gres_type.clone());
+                let gres_types = GresTypes::try_new(of_first.collect()).ok().filter(|all| all.count() > 1);
+                let_go.push((LetGo { start: job.start, gres_types }, nodes));
             }
             Found::Devices(places) => pairings.push(started(job, view, &places, &model)),
             Found::None(wait) => {
@@ -201,7 +207,7 @@ impl Settled {
 
     /// Who starts on which nodes.
     fn uses(&self) -> impl Iterator<Item = (&NodeName, JobStart)> {
-        let let_go = self.let_go.iter().flat_map(|(start, nodes)| nodes.iter().map(|node| (node, *start)));
+        let let_go = self.let_go.iter().flat_map(|(one, nodes)| nodes.iter().map(|node| (node, one.start)));
         uses_of(&self.pairings).chain(let_go)
     }
 }

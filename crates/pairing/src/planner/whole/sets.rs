@@ -8,7 +8,7 @@
 
 use super::words;
 use super::{charged, started, starts, uses_of, with};
-use crate::plan::{Explanation, Pairing, Plan, Role};
+use crate::plan::{Explanation, LetGo, Pairing, Plan, Role};
 use crate::planner::admit;
 use crate::policy::{JobRules, Policy};
 use crate::view::{AloneClaim, ClusterView, DeviceView, Tenant, WaitingJob};
@@ -24,7 +24,7 @@ pub(super) struct Ground<'g> {
     pub(super) view: &'g ClusterView,
     pub(super) policy: &'g Policy,
     /// Jobs of several nodes that are let go, each with its nodes.
-    pub(super) let_go: &'g [(JobStart, BTreeSet<NodeName>)],
+    pub(super) let_go: &'g [(LetGo, BTreeSet<NodeName>)],
     /// By device of the view: why it takes nobody.
     pub(super) closed: &'g [Option<&'static str>],
 }
@@ -105,7 +105,7 @@ impl<'g> Sets<'g> {
         }
         let waiting = self.jobs.iter().map(|job| as_narrow(job, policy)).collect();
         let others = plan.pairings.iter().filter(|pairing| !self.is_own(pairing));
-        let let_go = let_go.iter().flat_map(|(start, nodes)| nodes.iter().map(|node| (node, *start)));
+        let let_go = let_go.iter().flat_map(|(one, nodes)| nodes.iter().map(|node| (node, one.start)));
         let others: Vec<Pairing> = others.cloned().collect();
         let uses = uses_of(&others).chain(let_go);
         let sets = charged(with(view, waiting, |_| None), view, uses);

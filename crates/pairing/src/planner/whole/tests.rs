@@ -1,3 +1,6 @@
+mod beside_slurm;
+mod on_several_nodes;
+
 use crate::model::Contention;
 use crate::plan::{Plan, Reason, Role};
 use crate::planner::plan;
@@ -144,51 +147,9 @@ fn who_did_not_ask_is_not_passed_over_by_those_who_join() {
         let device = on("n1", device_with("g0", Mps, tenant(50, "light", 1000)));
         places(&planned(&view(vec![device], first.into_iter().chain([joiner]).collect())))
     };
-    assert_eq!(joins(900, vec![plain(1, 1)]), ["2 n1:g0"]);
-    assert_eq!(joins(1100, vec![plain(1, 1)]), Vec::<String>::new());
+    assert_eq!(joins(666, vec![plain(1, 1)]), ["2 n1:g0"]);
+    assert_eq!(joins(667, vec![plain(1, 1)]), Vec::<String>::new());
     assert_eq!(joins(1100, Vec::new()), ["2 n1:g0"]);
-}
-
-/// So many devices of each of so many nodes; Slurm starts it on the first ones.
-fn on_nodes(id: u32, nodes: u16, count: u8) -> WaitingJob {
-    let names = ["g0", "g1", "g2", "g3"][..usize::from(count)].join(",");
-    let fallback = (count > 1).then(|| names.parse().unwrap());
-    WaitingJob { node_count: nodes, fallback, ..wide(id, count) }
-}
-
-#[test]
-fn a_job_on_several_nodes_is_let_go_when_its_devices_are_free() {
-    let nodes = || four("n1").into_iter().chain(four("n2"));
-    let plan = planned(&view(nodes().collect(), vec![on_nodes(1, 2, 4), job(2, "heavy")]));
-    assert!(places(&plan).is_empty(), "nobody else gets what is given to it");
-    let text = "Slurm starts it on 2 nodes, with 4 GPUs each, which it shares with nobody";
-    assert_eq!(waits(&plan, 1), (Reason::LetGo, text.to_owned()));
-    let plan = planned(&view(nodes().collect(), vec![on_nodes(1, 2, 2), job(2, "heavy"), on_nodes(3, 2, 1)]));
-    assert_eq!((waits(&plan, 1).0, waits(&plan, 3).0), (Reason::LetGo, Reason::LetGo));
-    assert_eq!(places(&plan), ["2 n1:g2"], "the third ones are for the last");
-    let cpus = WaitingJob { cpus: 64, ..on_nodes(1, 2, 2) };
-    let plan = planned(&view(nodes().collect(), vec![cpus, job(2, "heavy")]));
-    assert_eq!((waits(&plan, 1).0, waits(&plan, 2).0), (Reason::LetGo, Reason::NodeTooFull));
-    let plan = planned(&view(nodes().collect(), vec![on_nodes(1, 3, 1)]));
-    assert_eq!(waits(&plan, 1).0, Reason::NodeDoesNotMatch);
-}
-
-#[test]
-fn devices_on_several_nodes_are_set_apart_until_the_last_is_free() {
-    let mut devices: Vec<DeviceView> = four("n1").into_iter().chain(four("n2")).collect();
-    devices[6] = held("n2", "g2", 50, 1000);
-    let limited = |id, seconds| WaitingJob { time_limit_seconds: Some(seconds), ..job(id, "heavy") };
-    let queue = vec![on_nodes(1, 2, 4), limited(2, 999), limited(3, 1001), wide(4, 2)];
-    let plan = planned(&view(devices.clone(), queue));
-    assert_eq!(places(&plan).len(), 1, "{:?}", places(&plan));
-    assert!(places(&plan)[0].starts_with("2 "), "who ends before");
-    let text = "waits: no 2 nodes have 4 GPUs each that are wholly free; they are set apart for it as they fall free";
-    assert_eq!(waits(&plan, 1), (Reason::NoDeviceFree, text.to_owned()));
-    // And so they are when it was let go and does not run yet.
-    let mut view = view(devices, vec![limited(3, 1001)]);
-    let gres_types = on_nodes(1, 2, 4).fallback;
-    view.alone_claims = vec![AloneClaim { gres_types, node_count: 2, ..claim(900) }];
-    assert!(places(&planned(&view)).is_empty());
 }
 
 #[test]
@@ -241,9 +202,10 @@ fn what_is_set_apart_is_used_by_those_who_end_before() {
     let mut devices = four("n1");
     devices[3] = held("n1", "g3", 50, 1000);
     let limited = |id, seconds| WaitingJob { time_limit_seconds: Some(seconds), ..job(id, "heavy") };
-    let queue = vec![wide(1, 4), limited(2, 3600), limited(3, 999), limited(4, 1001), limited(5, 1000)];
+    // They end within two thirds of it.
+    let queue = vec![wide(1, 4), limited(2, 3600), limited(3, 600), limited(4, 667), limited(5, 666)];
     assert_eq!(places(&planned(&view(devices.clone(), queue))), ["3 n1:g0", "5 n1:g1"]);
-    let wide_ones = vec![wide(1, 4), WaitingJob { time_limit_seconds: Some(900), ..wide(2, 2) }, wide(3, 2)];
+    let wide_ones = vec![wide(1, 4), WaitingJob { time_limit_seconds: Some(600), ..wide(2, 2) }, wide(3, 2)];
     assert_eq!(places(&planned(&view(devices, wide_ones))), ["2 n1:g0,g1"]);
 }
 
@@ -256,7 +218,7 @@ fn a_joiner_that_stays_longer_does_not_come_where_a_wide_job_waits() {
         let queue: Vec<WaitingJob> = first.into_iter().chain([with(seconds)]).collect();
         places(&planned(&view(devices(), queue)))
     };
-    assert_eq!(joins(900, vec![wide(1, 2)]).len(), 1);
+    assert_eq!(joins(600, vec![wide(1, 2)]).len(), 1);
     assert_eq!(joins(3600, vec![wide(1, 2)]), Vec::<String>::new());
     assert_eq!(joins(3600, Vec::new()).len(), 1);
 }
@@ -270,7 +232,7 @@ fn a_wide_job_that_slurm_is_about_to_start_finds_its_devices() {
     // One of them is held still: nobody comes in between who stays longer.
     claimed.devices[0] = held("n1", "g0", 50, 600);
     assert_eq!(places(&planned(&claimed)), ["1 n1:g2", "2 n1:g3"]);
-    claimed.waiting[2].time_limit_seconds = Some(600);
+    claimed.waiting[2].time_limit_seconds = Some(399);
     assert_eq!(places(&planned(&claimed)), ["1 n1:g2", "2 n1:g3", "3 n1:g1"]);
     claimed.alone_claims.push(claim(91));
     assert_eq!(places(&planned(&claimed)), ["1 n1:g2", "3 n1:g1"], "the last of the free ones is another's");

@@ -73,10 +73,11 @@ fn few(node_count: u16) -> String {
 pub(super) fn waiting(job: &WaitingJob, wait: Wait, apart: Option<&NodeName>) -> String {
     let gpus = gpus(job);
     let is_several = job.node_count > 1;
+    let same = if is_several && job.device_count > 1 { ", the same ones of each" } else { "" };
     let why = match wait {
         Wait::NoNodeHasSoMany => {
             let what = "of the pool that match its partition, features, exclusions and GPU type";
-            return format!("waits: {} {what} have {gpus}", few(job.node_count));
+            return format!("waits: {} {what} have {gpus}{same}", few(job.node_count));
         }
         Wait::Closed => format!("waits: of the nodes that match, none takes a job of {gpus} now"),
         Wait::NodeTooFull => {
@@ -84,7 +85,7 @@ pub(super) fn waiting(job: &WaitingJob, wait: Wait, apart: Option<&NodeName>) ->
         }
         Wait::BehindOthers => "waits: jobs before it in the queue come first".to_owned(),
         Wait::NotFree if is_several => {
-            format!("waits: no {} nodes have {gpus} each that are wholly free", job.node_count)
+            format!("waits: no {} nodes have {gpus} that are wholly free{same}", job.node_count)
         }
         Wait::NotFree if job.device_count == 1 => "waits: no GPU is wholly free".to_owned(),
         Wait::NotFree => format!("waits: no node has {} wholly free GPUs", job.device_count),

@@ -72,7 +72,6 @@ async fn who_may_not_be_started_again_is_not_tried_and_remembered() {
     let (engine, ids) = world(Policy::default());
     let unknown = SlurmJobId::plain(99_999);
     let mut plan = Plan {
-        parent_revision: Revision(1),
         pairings: vec![
             pairing(&ids[..2], Some(0.5)),
             pairing(&[ids[0], ids[2]], Some(0.5)),
@@ -81,7 +80,7 @@ async fn who_may_not_be_started_again_is_not_tried_and_remembered() {
             smaller(ids[1]),
             smaller(ids[3]),
         ],
-        left_waiting: Vec::new(),
+        ..Plan::empty(Revision(1))
     };
     engine.leave_steadfast(&mut plan, &scan(None, NodeAvailability::Up)).await;
     let left: Vec<_> = plan.pairings.iter().map(|pairing| pairing.members[0].start.job_id).collect();

@@ -1,0 +1,127 @@
+//! Jobs on several nodes: Slurm books the same devices on each of them.
+
+use super::{four, held, on, places, planned, waits, wide};
+use crate::plan::{LetGo, Plan, Reason};
+use crate::testing::{claim, device, job, view};
+use crate::view::{AloneClaim, DeviceView, WaitingJob};
+use pillion_core::device::Mechanism::Mps;
+use proptest::prelude::*;
+
+/// So many devices of each of so many nodes; Slurm starts it on the first ones.
+fn on_nodes(id: u32, nodes: u16, count: u8) -> WaitingJob {
+    let names = ["g0", "g1", "g2", "g3"][..usize::from(count)].join(",");
+    let fallback = (count > 1).then(|| names.parse().unwrap());
+    WaitingJob { node_count: nodes, fallback, ..wide(id, count) }
+}
+
+#[test]
+fn a_job_on_several_nodes_is_let_go_when_its_devices_are_free() {
+    let nodes = || four("n1").into_iter().chain(four("n2"));
+    let plan = planned(&view(nodes().collect(), vec![on_nodes(1, 2, 4), job(2, "heavy")]));
+    assert!(places(&plan).is_empty(), "nobody else gets what is given to it");
+    let text = "Slurm starts it on 2 nodes, with 4 GPUs each, which it shares with nobody";
+    assert_eq!(waits(&plan, 1), (Reason::LetGo, text.to_owned()));
+    let plan = planned(&view(nodes().collect(), vec![on_nodes(1, 2, 2), job(2, "heavy"), on_nodes(3, 2, 1)]));
+    assert_eq!((waits(&plan, 1).0, waits(&plan, 3).0), (Reason::LetGo, Reason::LetGo));
+    assert_eq!(places(&plan), ["2 n1:g2"], "the third ones are for the last");
+    assert_eq!(let_go(&plan), ["1 g0,g1", "3 any"]);
+    let cpus = WaitingJob { cpus: 64, ..on_nodes(1, 2, 2) };
+    let plan = planned(&view(nodes().collect(), vec![cpus, job(2, "heavy")]));
+    assert_eq!((waits(&plan, 1).0, waits(&plan, 2).0), (Reason::LetGo, Reason::NodeTooFull));
+    let plan = planned(&view(nodes().collect(), vec![on_nodes(1, 3, 1)]));
+    assert_eq!(waits(&plan, 1).0, Reason::NodeDoesNotMatch);
+}
+
+/// Who is let go, and with which devices.
+fn let_go(plan: &Plan) -> Vec<String> {
+    let devices = |one: &LetGo| one.gres_types.as_ref().map_or("any".to_owned(), ToString::to_string);
+    plan.let_go.iter().map(|one| format!("{} {}", one.start.job_id, devices(one))).collect()
+}
+
+#[test]
+fn a_job_on_several_nodes_goes_where_the_same_devices_are_free_whatever_it_waits_with() {
+    let on_three = |held_ones: &[(&str, &str)]| {
+        let mut devices = ["n1", "n2", "n3"].map(four).concat();
+        for (node, name) in held_ones {
+            let place =
+                devices.iter().position(|own| own.node.as_str() == *node && own.gres_type.as_str() == *name);
+            devices[place.unwrap()] = held(node, name, 50, 1000);
+        }
+        planned(&view(devices, vec![on_nodes(1, 2, 2)]))
+    };
+    // It waits with g0 and g1.
+    assert_eq!(let_go(&on_three(&[("n1", "g0"), ("n2", "g1"), ("n3", "g0")])), ["1 g2,g3"]);
+    assert_eq!(let_go(&on_three(&[("n1", "g0"), ("n1", "g1")])), ["1 g2,g3"], "where fewer are left over");
+    // Two are free of each, and no two of the same names on two nodes.
+    let apart =
+        on_three(&[("n1", "g0"), ("n1", "g1"), ("n2", "g2"), ("n2", "g3"), ("n3", "g1"), ("n3", "g2")]);
+    assert_eq!(let_go(&apart), [""; 0]);
+    let text = "waits: no 2 nodes have 2 GPUs that are wholly free, the same ones of each; they are set apart for it as they fall free";
+    assert_eq!(waits(&apart, 1), (Reason::NoDeviceFree, text.to_owned()));
+}
+
+#[test]
+fn of_several_nodes_those_devices_are_set_apart_that_will_be_free_first() {
+    // On n1 the second pair ends last, on n2 the first one: only the first of n1 and the second of n2 are free soon, and they are
+    // not the same ones.
+    let ends = [("n1", [100, 100, 900, 900]), ("n2", [800, 800, 100, 100])];
+    let devices = ends.iter().flat_map(|(node, seconds)| {
+        (0..4).zip(seconds).map(|(at, seconds)| held(node, &format!("g{at}"), 50 + at, *seconds))
+    });
+    let mut devices: Vec<DeviceView> = devices.collect();
+    let queue = |seconds| {
+        let limited = WaitingJob { time_limit_seconds: Some(seconds), ..job(2, "heavy") };
+        vec![on_nodes(1, 2, 2), limited]
+    };
+    // By 800 seconds g0 and g1 are; so of n2 the first of them that falls free is lent to who ends in two thirds of that.
+    devices[4] = on("n2", device("g0", Mps));
+    let lent = |seconds| places(&planned(&view(devices.clone(), queue(seconds))));
+    assert_eq!((lent(533), lent(534)), (vec!["2 n2:g0".to_owned()], Vec::new()));
+}
+
+#[test]
+fn devices_on_several_nodes_are_set_apart_until_the_last_is_free() {
+    let mut devices: Vec<DeviceView> = four("n1").into_iter().chain(four("n2")).collect();
+    devices[6] = held("n2", "g2", 50, 1000);
+    let limited = |id, seconds| WaitingJob { time_limit_seconds: Some(seconds), ..job(id, "heavy") };
+    let queue = vec![on_nodes(1, 2, 4), limited(2, 666), limited(3, 667), wide(4, 2)];
+    let plan = planned(&view(devices.clone(), queue));
+    assert_eq!(places(&plan).len(), 1, "{:?}", places(&plan));
+    assert!(places(&plan)[0].starts_with("2 "), "who ends before");
+    let text = "waits: no 2 nodes have 4 GPUs that are wholly free, the same ones of each; they are set apart for it as they fall free";
+    assert_eq!(waits(&plan, 1), (Reason::NoDeviceFree, text.to_owned()));
+    // And so they are when it was let go and does not run yet.
+    let mut view = view(devices, vec![limited(3, 667)]);
+    let gres_types = on_nodes(1, 2, 4).fallback;
+    view.alone_claims = vec![AloneClaim { gres_types, node_count: 2, ..claim(900) }];
+    assert!(places(&planned(&view)).is_empty());
+}
+
+proptest! {
+    /// A job on several nodes that is alone in the queue starts where, and only where, so many nodes have devices of the same names
+    /// free; and of each of them that many.
+    #[test]
+    fn a_job_on_several_nodes_starts_if_it_can(
+        free in prop::collection::vec(prop::collection::vec(any::<bool>(), 4), 2..5), nodes in 2..4_u16, count in 2..5_u8,
+    ) {
+        let device_of = |(at, is_free): (usize, &bool), name: &str| {
+            let own = format!("g{at}");
+            if *is_free { on(name, device(&own, Mps)) } else { held(name, &own, 50, 700) }
+        };
+        let devices = free.iter().enumerate().flat_map(|(at, own)| {
+            own.iter().enumerate().map(move |spot| device_of(spot, &format!("n{at}")))
+        });
+        let plan = planned(&view(devices.collect(), vec![on_nodes(1, nodes, count)]));
+        let are_free = |set: u32| {
+            let has = |own: &&Vec<bool>| (0..4).all(|at| set & (1 << at) == 0 || own[at]);
+            free.iter().filter(has).count() >= usize::from(nodes)
+        };
+        let can_start = (0..16_u32).any(|set| set.count_ones() == u32::from(count) && are_free(set));
+        prop_assert_eq!(plan.let_go.len() == 1, can_start);
+        if let Some(one) = plan.let_go.first() {
+            let names: Vec<String> = one.gres_types.as_ref().unwrap().iter().map(ToString::to_string).collect();
+            let set: u32 = (0..4).filter(|at| names.contains(&format!("g{at}"))).fold(0, |set, at| set | 1 << at);
+            prop_assert!(set.count_ones() == u32::from(count) && are_free(set), "{names:?}");
+        }
+    }
+}
