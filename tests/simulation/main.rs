@@ -61,6 +61,8 @@ struct Lived {
     tenants_peak: usize,
     /// The most devices of one start.
     width_peak: usize,
+    /// The most nodes of one start.
+    nodes_peak: usize,
     /// How often two starts shared several devices.
     sets_shared: usize,
     /// How often a guest was seen beside an interactive job.
@@ -89,6 +91,8 @@ struct Tally {
     sharing: u64,
     crowded: u64,
     wide: u64,
+    /// And with one on several nodes.
+    spread: u64,
     sets: u64,
     /// Seeds with a guest beside an interactive job.
     accompanied: u64,
@@ -107,6 +111,7 @@ impl Tally {
                 self.sharing += u64::from(lived.shared_starts >= 2);
                 self.crowded += u64::from(lived.tenants_peak > 2);
                 self.wide += u64::from(lived.width_peak > 1);
+                self.spread += u64::from(lived.nodes_peak > 1);
                 self.sets += u64::from(lived.sets_shared > 0);
                 self.accompanied += u64::from(lived.accompanied_count > 0);
                 self.requeued += lived.requeued_count as u64;
@@ -133,6 +138,7 @@ impl Tally {
         self.sharing * 2 > seeds
             && self.crowded * 100 > seeds
             && self.wide * 2 > seeds
+            && self.spread * 4 > seeds
             && self.sets * 20 > seeds
             && self.accompanied * 5 > seeds
             && self.requeued * 10 > seeds
@@ -149,6 +155,7 @@ impl std::fmt::Display for Tally {
             sharing,
             crowded,
             wide,
+            spread,
             sets,
             accompanied,
             requeued,
@@ -159,7 +166,7 @@ impl std::fmt::Display for Tally {
         } = self;
         write!(
             out,
-            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {wide} with one that had several, {sets} with two that shared several, {accompanied} with a guest beside an interactive job, {requeued} starts that died \
+            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {wide} with one that had several, {spread} with one on two nodes, {sets} with two that shared several, {accompanied} with a guest beside an interactive job, {requeued} starts that died \
              with their partner and were started again, {sent_back} that were sent back, {made_room} of guests that made room; the store forgot {forgotten} times; {} failed",
             failed.len()
         )
@@ -185,6 +192,7 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
         shared_starts,
         tenants_peak,
         width_peak,
+        nodes_peak,
         sets_shared,
         accompanied_count,
         requeued_count,
@@ -201,6 +209,7 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
             shared_starts,
             tenants_peak,
             width_peak,
+            nodes_peak,
             sets_shared,
             accompanied_count,
             requeued_count,

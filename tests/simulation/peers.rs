@@ -150,7 +150,7 @@ impl Site {
             }
             let place = self.nodes.iter().position(|node| job.nodes.contains(&node.name)).expect("its node");
             let (_, shards) = job.shards().next().expect("it holds shards");
-            let gres_types = self.slurm.devices_of(job.id);
+            let (_, gres_types) = self.slurm.devices_of(job.id).remove(0);
             self.nodes[place].start(job.start(), (&gres_types, shards), &self.works[&job.id], self.now);
             self.seen.get_mut(&job.id).expect("it was submitted").started_at = self.now.seconds();
         }

@@ -86,6 +86,8 @@ pub(crate) struct World {
     pub(crate) walled_peak: usize,
     /// The most devices that one start had, likewise.
     pub(crate) width_peak: usize,
+    /// The most nodes of one start.
+    pub(crate) nodes_peak: usize,
     /// How often a guest was seen beside an interactive job, likewise.
     pub(crate) accompanied_count: usize,
     /// How often two starts were seen that shared several devices, likewise.
@@ -178,6 +180,7 @@ impl World {
             sent_back_count: 0,
             walled_peak: 0,
             width_peak: 0,
+            nodes_peak: 0,
             accompanied_count: 0,
             sets_shared: 0,
             is_cut: false,
@@ -276,19 +279,16 @@ impl World {
     }
 
     fn run_on_node(&mut self, job: &pillion_slurm::Job) {
-        let place =
-            self.nodes.iter().position(|node| job.nodes.contains(&node.name)).expect("it runs on a node");
         let (_, shards) = job.shards().next().expect("pool jobs hold shards");
-        let gres_types = self.slurm.devices_of(job.id);
-        self.width_peak = self.width_peak.max(gres_types.len());
         let (now, work) = (self.now, self.works[&job.id].clone());
-        self.note(format!(
-            "start {} on {} {gres_types:?} with {}",
-            job.start(),
-            self.nodes[place].name,
-            job.gres
-        ));
-        self.nodes[place].start(job.start(), (&gres_types, shards), &work, now);
+        let of_nodes = self.slurm.devices_of(job.id);
+        self.nodes_peak = self.nodes_peak.max(of_nodes.len());
+        for (name, gres_types) in of_nodes {
+            self.width_peak = self.width_peak.max(gres_types.len());
+            self.note(format!("start {} on {name} {gres_types:?} with {}", job.start(), job.gres));
+            let node = self.nodes.iter_mut().find(|node| node.name == name).expect("it runs on a node");
+            node.start(job.start(), (&gres_types, shards), &work, now);
+        }
     }
 
     async fn talk(&mut self) {

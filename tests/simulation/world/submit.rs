@@ -123,7 +123,10 @@ impl World {
             mark.original_begin_epoch = own.epoch();
             begin = if own > begin { UnixTime::from_epoch(own.epoch()) } else { begin };
         }
-        let array = self.array(is_light && !is_wide);
+        // Some are on both nodes, of which Slurm then gives it the same devices.
+        let is_on_both = !self.is_cut && !mark.as_guest && self.rng.random_bool(0.08);
+        mark.nodes = is_on_both.then_some(2);
+        let array = if is_on_both { None } else { self.array(is_light && !is_wide) };
         let tasks = array.as_ref().map(|array| array.tasks.clone());
         let dependency = self.works.keys().next_back().copied().filter(|_| self.rng.random_bool(0.05));
         let id = self.slurm.submit(FakeJob {
@@ -133,15 +136,17 @@ impl World {
             array,
             dependency,
             excluded_nodes: match self.rng.random_bool(0.1) {
+                _ if is_on_both => Vec::new(),
                 _ if is_crowded => vec![NodeName::new("n2")],
                 true => vec![NodeName::new("n1")],
                 false => Vec::new(),
             },
             gres: mark.fallback_shards(),
+            node_count: mark.node_count(),
             admin_comment: mark.to_string(),
             ..FakeJob::default()
         });
-        self.note(format!("submit {id} {workload} of {user}"));
+        self.note(format!("submit {id} {workload} of {user}, {mark}"));
         let ids = tasks.map_or(vec![id], |tasks| {
             tasks.into_iter().map(|task| SlurmJobId::array_task(id.id, task)).collect()
         });

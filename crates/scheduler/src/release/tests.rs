@@ -1,6 +1,7 @@
 //! Releases against the strict double of Slurm: what a tick does again, and what it must not.
 
 mod by_job;
+mod several_nodes;
 mod turns;
 
 use super::*;

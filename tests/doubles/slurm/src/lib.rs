@@ -23,6 +23,7 @@ use pillion_slurm::{
     Ending, HeldDevices, Job, JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm,
     SlurmError, SlurmVersion,
 };
+use request::Booking;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use world::World;
@@ -169,11 +170,13 @@ impl FakeSlurm {
         self.world().state(job)
     }
 
-    /// The devices whose shards a job holds, also where it did not ask for one by name.
-    pub fn devices_of(&self, job: SlurmJobId) -> Vec<GresType> {
+    /// The devices whose shards a job holds of each of its nodes, also where it did not ask for one by name.
+    pub fn devices_of(&self, job: SlurmJobId) -> Vec<(NodeName, Vec<GresType>)> {
         let world = self.world();
-        let booking = world.records.get(&job).and_then(|record| record.booking.as_ref());
-        booking.into_iter().flat_map(|booking| booking.shards.keys().cloned()).collect()
+        let bookings = world.records.get(&job).into_iter().flat_map(|record| &record.bookings);
+        let of_node =
+            |booking: &Booking| Some((booking.node.clone()?, booking.shards.keys().cloned().collect()));
+        bookings.filter_map(of_node).collect()
     }
 
     /// What breaks Slurm's own rules: a device with more than its shards booked, or with shards beside a whole-GPU
@@ -243,7 +246,7 @@ impl Slurm for FakeSlurm {
 
     async fn node_counts(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, u32>, SlurmError> {
         let mut world = self.world();
-        let answer = world.up("squeue").map(|()| world.names(jobs).into_keys().map(|job| (job, 1)).collect());
+        let answer = world.up("squeue").map(|()| world.node_counts(jobs));
         world.journal(|at, ok| FakeCall::NodeCounts { at, ok, jobs: jobs.to_vec() }, answer)
     }
 

@@ -38,6 +38,11 @@ impl World {
         named.collect()
     }
 
+    pub(super) fn node_counts(&self, jobs: &[SlurmJobId]) -> BTreeMap<SlurmJobId, u32> {
+        let known = jobs.iter().take(NAMED_JOBS_MAX).filter_map(|id| self.records.get(id));
+        known.map(|record| (record.id, record.request.node_count.into())).collect()
+    }
+
     /// The job with this inner number.
     pub(super) fn inner(&self, number: u32) -> Option<&Record> {
         self.records.values().find(|record| record.inner_id == number)
@@ -46,10 +51,15 @@ impl World {
     /// The whole devices of these jobs while they run: `g2` is Slurm's index 2.
     pub(super) fn held_devices(&self, jobs: &[u32]) -> BTreeMap<u32, HeldDevices> {
         let held = jobs.iter().take(NAMED_JOBS_MAX).filter_map(|number| {
-            let booking = self.inner(*number)?.booking.as_ref()?;
-            let indexes =
-                booking.gpus.iter().filter_map(|device| device.as_str().strip_prefix('g')?.parse().ok());
-            Some((*number, [(booking.node.clone()?, indexes.collect())].into()))
+            let bookings = self.inner(*number)?.bookings.iter();
+            let of_nodes: HeldDevices = bookings
+                .filter_map(|booking| {
+                    let names = booking.gpus.iter();
+                    let indexes = names.filter_map(|device| device.as_str().strip_prefix('g')?.parse().ok());
+                    Some((booking.node.clone()?, indexes.collect()))
+                })
+                .collect();
+            (!of_nodes.is_empty()).then_some((*number, of_nodes))
         });
         held.collect()
     }
@@ -82,11 +92,11 @@ impl World {
                 Some(per_job) => format!("{},{per_job}", request.gres).into(),
                 None => request.gres.into(),
             },
-            nodes: record.booking.iter().filter_map(|booking| booking.node.clone()).collect(),
+            nodes: record.bookings.iter().filter_map(|booking| booking.node.clone()).collect(),
             required_nodes: request.required_nodes,
             excluded_nodes: request.excluded_nodes,
             features: request.features.into(),
-            cpus: request.cpus,
+            cpus: request.cpus * u32::from(request.node_count),
             memory_mib: request.memory_mib,
             reservation: request.reservation.into(),
             has_dependency: request.dependency.is_some_and(|id| !self.is_over(id)),

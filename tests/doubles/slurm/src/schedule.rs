@@ -18,7 +18,7 @@ type Planned = BTreeMap<NodeName, UnixTime>;
 
 /// What a pass finds for one job.
 enum Verdict {
-    Start(Booking),
+    Start(Vec<Booking>),
     Wait(ReasonKind),
     /// No node could ever run it: Slurm sets its priority to 0.
     Impossible,
@@ -43,7 +43,7 @@ impl World {
                 self.plan_node(record, &mut planned);
             }
             match verdict {
-                Verdict::Start(booking) => self.start(id, booking),
+                Verdict::Start(bookings) => self.start(id, bookings),
                 Verdict::Impossible => self.set_aside(id),
                 Verdict::Wait(reason) => {
                     somebody_waits |= matches!(reason, ReasonKind::Resources(_));
@@ -66,8 +66,8 @@ impl World {
         let found = nodes.find(|(node, flag)| is_up(flag.as_deref()) && self.could_ever_run(record, node));
         let Some((node, _)) = found else { return };
         let running = self.records.values().filter(|other| {
-            let on = other.booking.as_ref().and_then(|booking| booking.node.as_ref());
-            other.state == JobState::Running && on == Some(&node.name)
+            let is_there = other.bookings.iter().any(|booking| booking.node.as_ref() == Some(&node.name));
+            other.state == JobState::Running && is_there
         });
         let ends = running.filter_map(|other| self.limit_at(other));
         let first_end = ends.min_by(|a, b| a.seconds().total_cmp(&b.seconds()));
@@ -87,27 +87,25 @@ impl World {
         }
         let candidates: Vec<&(FakeNode, Option<String>)> =
             self.nodes.iter().filter(|(node, _)| self.could_ever_run(record, node)).collect();
-        if candidates.is_empty() {
+        let node_count = usize::from(record.request.node_count);
+        if candidates.len() < node_count {
             return Verdict::Impossible;
         }
         let open = candidates
             .iter()
             .filter(|(node, flag)| is_up(flag.as_deref()) && self.keeps_the_plan(record, node, planned));
-        let started = open.into_iter().find_map(|(node, _)| self.fit(record, node));
-        started.map_or_else(
-            || {
-                let pinned = !record.request.required_nodes.is_empty();
-                Verdict::Wait(ReasonKind::Resources(
-                    match (pinned, somebody_waits) {
-                        (true, _) => "ReqNodeNotAvail, May be reserved for other job",
-                        (false, true) => "Priority",
-                        (false, false) => "Resources",
-                    }
-                    .to_owned(),
-                ))
-            },
-            Verdict::Start,
-        )
+        let bookings: Vec<Booking> =
+            open.filter_map(|(node, _)| self.fit(record, node)).take(node_count).collect();
+        if bookings.len() == node_count {
+            return Verdict::Start(bookings);
+        }
+        let pinned = !record.request.required_nodes.is_empty();
+        let why = match (pinned, somebody_waits) {
+            (true, _) => "ReqNodeNotAvail, May be reserved for other job",
+            (false, true) => "Priority",
+            (false, false) => "Resources",
+        };
+        Verdict::Wait(ReasonKind::Resources(why.to_owned()))
     }
 
     /// What keeps a job from being looked at, in Slurm's words.
@@ -122,7 +120,7 @@ impl World {
         if !request.reservation.is_empty() {
             return Some(ReasonKind::Other("Reservation".to_owned()));
         }
-        let booked = self.records.values().filter(|other| other.booking.is_some());
+        let booked = self.records.values().filter(|other| !other.bookings.is_empty());
         if let Some(throttle) = request.array.as_ref().and_then(|array| array.throttle) {
             let running = booked.clone().filter(|other| other.id.id == record.id.id).count();
             if running >= throttle as usize {
@@ -161,7 +159,7 @@ impl World {
         Some(Booking { node: Some(node.name.clone()), cpus, memory_mib, ..booking })
     }
 
-    fn start(&mut self, id: SlurmJobId, booking: Booking) {
+    fn start(&mut self, id: SlurmJobId, bookings: Vec<Booking>) {
         self.split_off(id);
         let now = self.now;
         let Some(record) = self.records.get_mut(&id) else { return };
@@ -170,7 +168,7 @@ impl World {
         record.started_at = Some(now);
         record.ended_at = None;
         record.run_ends_at = record.request.run_seconds.map(|seconds| now + Duration::from_secs_f64(seconds));
-        record.booking = Some(booking);
+        record.bookings = bookings;
     }
 
     fn set_aside(&mut self, id: SlurmJobId) {

@@ -122,9 +122,11 @@ pub struct FakeJob {
     pub gres: String,
     /// `--gpus`: while it is set, Slurm refuses an update of the GRES.
     pub gres_per_job: Option<String>,
+    /// `-N`: on so many nodes, with all of its request on each.
+    pub node_count: u16,
     /// `CPUs=` of a node, `-c` of a job.
     pub cpus: u32,
-    /// Memory in MiB.
+    /// Memory in MiB of each node.
     pub memory_mib: u64,
     /// `-C`: names joined by `&`, or by `|`.
     pub features: String,
@@ -175,6 +177,7 @@ impl Default for FakeJob {
             qos: "normal".to_owned(),
             gres: "shard:100".to_owned(),
             gres_per_job: None,
+            node_count: 1,
             cpus: 1,
             memory_mib: 1024,
             features: String::new(),
@@ -210,7 +213,7 @@ pub enum FakeCall {
     Partitions { at: UnixTime, ok: bool },
     /// A call of [`crate::Slurm::job_names`] of these jobs.
     JobNames { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId> },
-    /// A call of [`crate::Slurm::node_counts`] of these jobs, each of which runs on one.
+    /// A call of [`crate::Slurm::node_counts`] of these jobs.
     NodeCounts { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId> },
     /// A call of [`crate::Slurm::held_devices`] of these jobs.
     HeldDevices { at: UnixTime, ok: bool, jobs: Vec<u32> },

@@ -28,7 +28,8 @@ pub(super) struct Record {
     /// When its program ends of itself.
     pub(super) run_ends_at: Option<UnixTime>,
     pub(super) restart_count: u32,
-    pub(super) booking: Option<Booking>,
+    /// What it holds of each of its nodes.
+    pub(super) bookings: Vec<Booking>,
     /// When it has cleaned up, and how it then is over; `None`: it goes back to the queue.
     pub(super) completing: Option<(UnixTime, Option<Ending>)>,
     pub(super) exit: (u32, u32),
@@ -137,7 +138,7 @@ impl World {
                 ended_at: None,
                 run_ends_at: None,
                 restart_count: 0,
-                booking: None,
+                bookings: Vec::new(),
                 completing: None,
                 exit: (0, 0),
                 request: job.clone(),
@@ -249,7 +250,7 @@ impl World {
 
     fn cleaned_up(&mut self, id: SlurmJobId) {
         let Some(record) = self.records.get_mut(&id) else { return };
-        record.booking = None;
+        record.bookings.clear();
         if let Some((_, ending)) = record.completing.take() {
             match ending {
                 Some(ending) => record.state = JobState::Ended(ending),
@@ -371,9 +372,10 @@ impl World {
 
     pub(super) fn fail_node(&mut self, name: &NodeName) {
         self.set_node_flag(name, Some("DOWN"));
-        let there = self.records.values().filter(|record| {
-            record.booking.as_ref().is_some_and(|booking| booking.node.as_ref() == Some(name))
-        });
+        let there = self
+            .records
+            .values()
+            .filter(|record| record.bookings.iter().any(|booking| booking.node.as_ref() == Some(name)));
         let ids: Vec<SlurmJobId> = there.map(|record| record.id).collect();
         for id in ids {
             let runs = self.records.get(&id).is_some_and(|record| record.completing.is_none());
@@ -397,7 +399,7 @@ impl World {
 
     pub(super) fn booked_on(&self, name: &NodeName) -> Booking {
         let mut sum = Booking::default();
-        let bookings = self.records.values().filter_map(|record| record.booking.as_ref());
+        let bookings = self.records.values().flat_map(|record| &record.bookings);
         for booking in bookings.filter(|booking| booking.node.as_ref() == Some(name)) {
             sum.add(booking);
         }
