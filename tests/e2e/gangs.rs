@@ -291,6 +291,52 @@ fn a_job_of_several_gpus_outlives_its_node() {
     wait_until_settled(&cluster, job);
 }
 
+/// It waits with the devices that were chosen at its submission, and gets those that fall free first.
+#[test]
+fn a_job_of_several_nodes_goes_where_the_same_gpus_fall_free() {
+    let spec = ClusterSpec {
+        pool_nodes: nodes_of_four(&["n1", "n2"]),
+        bound_seconds: 600,
+        ..ClusterSpec::default()
+    };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    let two_of_each = ["-N2", "--gres=gpu:2", "-n2", "-t30"];
+    let gpus_of = |job| {
+        let asked = cluster.job_field(job, "TresPerNode").unwrap();
+        (0..4)
+            .filter(|at| asked.contains(&format!("shard:g{at}:100")))
+            .map(|at| at.to_string())
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    // Two of them have all there is.
+    let running = [1, 2].map(|_| {
+        let job = submit(&cluster, "alice", UNTIL_TOLD, &two_of_each);
+        cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
+        job
+    });
+    assert_eq!(running.map(gpus_of).iter().map(|own| own.split(',').count()).sum::<usize>(), 4);
+    let script = "srun -n2 -N2 sh -c 'echo node=$SLURMD_NODENAME gpus=$CUDA_VISIBLE_DEVICES'";
+    let waits = submit(&cluster, "bob", script, &two_of_each);
+    let waits_with = gpus_of(waits);
+    // Whoever has those that it waits with goes on.
+    let (stays, goes) =
+        if gpus_of(running[0]) == waits_with { (running[0], running[1]) } else { (running[1], running[0]) };
+    let free = gpus_of(goes);
+    assert_ne!(free, waits_with);
+    let_end(&cluster, goes);
+    let printed = cluster.finished_output(waits, SOON).unwrap();
+    for node in ["n1", "n2"] {
+        assert!(printed.contains(&format!("node={node} gpus={free}")), "{free}: {printed}");
+    }
+    assert_eq!(cluster.job_field(stays, "JobState").unwrap(), "RUNNING");
+    let told = told(&cluster, waits, &["let-go"]);
+    assert!(told.concat().contains("are free on as many nodes as it asks for"), "{told:?}");
+    assert_eq!(Journal::of(&cluster, waits).starts(), 1);
+    let_end(&cluster, stays);
+}
+
 /// GPUs of each of several nodes: let go at its turn, started by Slurm, and kept from nobody's leftovers.
 #[test]
 fn a_job_of_several_nodes_takes_its_turn_and_slurm_starts_it() {
@@ -322,7 +368,9 @@ fn a_job_of_several_nodes_takes_its_turn_and_slurm_starts_it() {
     let small = submit(&cluster, "alice", WORK, &["--gres=gpu:1", "-t20"]);
     wait_until("both wait", SOON, || {
         let why = why(&cluster, "bob", waits);
-        Ok(why.contains("no 2 nodes have 4 GPUs each that are wholly free; they are set apart for it"))
+        Ok(why.contains(
+            "no 2 nodes have 4 GPUs that are wholly free, the same ones of each; they are set apart for it",
+        ))
     })
     .unwrap();
     let_end(&cluster, holds[0]);

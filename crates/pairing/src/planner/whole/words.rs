@@ -23,7 +23,7 @@ pub(super) enum Wait {
 pub(super) const GIVEN: &str = "it is given to a job that shares with nobody";
 /// A device that is set apart.
 pub(super) const SET_APART: &str =
-    "it is set apart for a job that shares with nobody, and for jobs that end before that can start";
+    "it is set apart for a job that shares with nobody, and for jobs that end well before that can start";
 /// A device of a node whose CPUs or memory such a job waits for.
 pub(super) const KEPT: &str = "a job that shares with nobody waits for CPUs or memory of its node";
 /// A device that is not among those that are set apart.
