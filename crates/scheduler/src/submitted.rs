@@ -6,11 +6,9 @@
 //! as ever.
 
 use crate::context::Context;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-use rustix::io::retry_on_intr;
+use futures::StreamExt as _;
+use inotify::{EventMask, EventStream, Inotify, WatchMask};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,21 +20,17 @@ use tracing::warn;
 pub const FILE_NAME: &str = "submitted";
 /// After it could not be listened to: a folder that was taken away is made again by somebody else.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(10);
-/// How long a stop may take.
-const STOP_LOOKED_AT_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// Room for many events at once; each is of a file that is watched by itself, so that none has a name.
+const EVENTS_BYTES: usize = 4096;
 
 /// Listens until `stop`. `path`: the file, which is made.
 pub async fn listen(path: PathBuf, context: Arc<Context>, stop: CancellationToken) {
     let mut last_error = None;
-    while !stop.is_cancelled() {
-        let (file, told, until) = (path.clone(), Arc::clone(&context), stop.clone());
-        let heard = tokio::task::spawn_blocking(move || hear(&file, &told, &until)).await;
-        let text = match heard {
-            Ok(Ok(())) => "it was taken away".to_owned(),
-            Ok(Err(error)) => error.to_string(),
-            Err(error) => error.to_string(),
-        };
-        if !stop.is_cancelled() && last_error.as_ref() != Some(&text) {
+    loop {
+        let heard =
+            tokio::select! { () = stop.cancelled() => return, heard = hear(&path, &context) => heard };
+        let text = heard.map_or_else(|error| error.to_string(), |()| "it was taken away".to_owned());
+        if last_error.as_ref() != Some(&text) {
             warn!(path = %path.display(), error = text, "submissions are heard of at the next scan only");
         }
         last_error = Some(text);
@@ -44,32 +38,24 @@ pub async fn listen(path: PathBuf, context: Arc<Context>, stop: CancellationToke
     }
 }
 
-/// Nudges the watcher at every write, until `stop` or until the file is gone.
-fn hear(path: &Path, context: &Context, stop: &CancellationToken) -> io::Result<()> {
-    let events = watched(path)?;
-    let mut bytes = [0_u8; 4096];
-    while !stop.is_cancelled() && path.exists() {
-        let mut waits = [PollFd::new(&events, PollFlags::IN)];
-        // The end of a child of ours is a signal, which any thread may get.
-        if retry_on_intr(|| poll(&mut waits, Some(&STOP_LOOKED_AT_EVERY)))? > 0 {
-            // Several writes since the last look are one.
-            rustix::io::read(&events, &mut bytes)?;
-            context.nudges.watch.notify_one();
+/// Nudges the watcher at every write, until the file is gone.
+async fn hear(path: &Path, context: &Context) -> io::Result<()> {
+    let mut events = watched(path)?;
+    while let Some(event) = events.next().await {
+        if event?.mask.intersects(EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::IGNORED) {
+            return Ok(());
         }
+        context.nudges.watch.notify_one();
     }
     Ok(())
 }
 
 /// The file's events. It is made where it is not there, and empty: what is written is always its first byte.
-fn watched(path: &Path) -> io::Result<OwnedFd> {
+fn watched(path: &Path) -> io::Result<EventStream<[u8; EVENTS_BYTES]>> {
     std::fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
-    let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-    inotify::add_watch(
-        &events,
-        path,
-        WatchFlags::CLOSE_WRITE | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF,
-    )?;
-    Ok(events)
+    let inotify = Inotify::init()?;
+    inotify.watches().add(path, WatchMask::CLOSE_WRITE | WatchMask::DELETE_SELF | WatchMask::MOVE_SELF)?;
+    inotify.into_event_stream([0; EVENTS_BYTES])
 }
 
 #[cfg(test)]
@@ -121,16 +107,18 @@ mod tests {
     async fn a_file_that_is_taken_away_is_an_end_and_no_loop() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE_NAME);
-        let (context, stop) = (testing::context(), CancellationToken::new());
-        let (file, told, until) = (path.clone(), Arc::clone(&context), stop.clone());
-        let hearing = tokio::task::spawn_blocking(move || hear(&file, &told, &until));
-        while !path.exists() {
-            tokio::task::yield_now().await;
-        }
-        std::fs::remove_file(&path).unwrap();
-        // Taken away before it was listened to, it is missing.
-        let ended = hearing.await.unwrap().map_err(|error| error.kind());
-        assert!(matches!(ended, Ok(()) | Err(io::ErrorKind::NotFound)), "{ended:?}");
-        assert!(hear(&directory.path().join("none").join(FILE_NAME), &context, &stop).is_err());
+        let context = testing::context();
+        let away = async {
+            while !path.exists() {
+                tokio::task::yield_now().await;
+            }
+            std::fs::remove_file(&path).unwrap();
+        };
+        let (heard, ()) =
+            tokio::time::timeout(Duration::from_secs(5), async { tokio::join!(hear(&path, &context), away) })
+                .await
+                .expect("it ends");
+        assert!(heard.is_ok(), "{heard:?}");
+        assert!(hear(&directory.path().join("none").join(FILE_NAME), &context).await.is_err());
     }
 }
