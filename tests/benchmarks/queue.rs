@@ -21,7 +21,7 @@ const SCHEDULER: &str = "pillion-scheduler";
 const AGENTS: [&str; 2] = ["pillion-agent-n1", "pillion-agent-n2"];
 const NODES: [&str; 2] = ["n1", "n2"];
 const DEVICES_PER_NODE: u32 = 8;
-const DEVICE_COUNT: u32 = 16;
+const DEVICE_COUNT: usize = NODES.len() * DEVICES_PER_NODE as usize;
 /// Backlogs on a quiet machine, and as many on a busy one in between.
 const BACKLOGS: usize = 3;
 /// Jobs of one burst, on twice as many idle devices.
@@ -182,7 +182,8 @@ fn mixed_queue(count: usize, seconds: (f64, f64), seed: u64) -> Vec<Mixed> {
     let mut chance = SmallRng::seed_from_u64(16 + seed);
     let devices_mean =
         SHAPES.iter().map(|(shape, often)| f64::from(shape.devices() * often) / 10.0).sum::<f64>();
-    let pause_mean = devices_mean * f64::midpoint(seconds.0, seconds.1) / f64::from(DEVICE_COUNT) / LOAD;
+    #[expect(clippy::cast_precision_loss, reason = "some dozens")]
+    let pause_mean = devices_mean * f64::midpoint(seconds.0, seconds.1) / DEVICE_COUNT as f64 / LOAD;
     let mut draw = || {
         let mut point = chance.random_range(0..10);
         let drawn = SHAPES.iter().find(|(_, often)| {
@@ -224,7 +225,7 @@ fn mixed_queues(
 ) -> anyhow::Result<()> {
     let (mut there, mut here) = (Vec::new(), Vec::new());
     println!(
-        "### Mixed queues ({}) of {count} jobs of {} to {} s on 16 devices, from sbatch to the first instruction\n",
+        "### Mixed queues ({}) of {count} jobs of {} to {} s on {DEVICE_COUNT} devices, from sbatch to the first instruction\n",
         queues.end - queues.start,
         seconds.0,
         seconds.1
@@ -390,7 +391,7 @@ pub(crate) fn run_mixed(rounds: usize) -> anyhow::Result<()> {
 pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
     let (plain, mut ours) = clusters()?;
     let sides = (Side { cluster: &plain, is_ours: false }, Side { cluster: &ours, is_ours: true });
-    println!("### A backlog of {rounds} jobs of 0.5 to 7 s on 16 devices\n");
+    println!("### A backlog of {rounds} jobs of 0.5 to 7 s on {DEVICE_COUNT} devices\n");
     println!("| machine | plain Slurm, launches a second | with Pillion | ratio |\n|---|---:|---:|---:|");
     for round in 0..BACKLOGS * 2 {
         let both = || beside(&sides.0, &sides.1, |side| backlog(side, rounds, round));
@@ -402,7 +403,9 @@ pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
     }
     println!();
     let (there, here) = beside(&sides.0, &sides.1, |side| bursts(side, rounds.div_ceil(20)))?;
-    println!("### Bursts of {BURST} jobs on 16 idle devices, from sbatch to the first instruction\n");
+    println!(
+        "### Bursts of {BURST} jobs on {DEVICE_COUNT} idle devices, from sbatch to the first instruction\n"
+    );
     println!("| | n | p50 s | p95 s | max s |\n|---|---:|---:|---:|---:|");
     for (name, mut waits) in [("plain Slurm", there), ("with Pillion", here)] {
         let [p50, p95, max] = [0.5, 0.95, 1.0].map(|fraction| quantile(&mut waits, fraction));
