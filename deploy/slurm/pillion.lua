@@ -1186,6 +1186,16 @@ local function why_no_release(new, old, rec, now)
   return nil
 end
 
+-- An undo that lets a job on several nodes go: it is decided as a release is. `new.go`: when, and its restart count then.
+local function why_not_let_go(new, rec, now)
+  local decided, restarts = string.match(new.go, "^(%d+):(%d+)$")
+  if (rec.priority or 0) <= 0 then return "the job is held" end
+  if rec.restart_cnt ~= nil and rec.restart_cnt ~= tonumber(restarts or "") then return "the job was started meanwhile" end
+  decided = tonumber(decided or "")
+  if not decided or math.abs(now - decided) > LEASE_SECONDS then return "it was let go too long ago" end
+  return nil
+end
+
 -- Why an update of ours does not fit the job as it is; nil if it does.
 local function why_fenced(job, rec, now)
   local new, old = parse_mark(job.admin_comment), parse_mark(rec.admin_comment)
@@ -1206,7 +1216,10 @@ local function why_fenced(job, rec, now)
   end
   if not counts_as_pool(rec.partition, beat) then return "the job is not in a pool" end
   -- An undo takes pin and lease back, also of a job that is held; the hold stays.
-  if new.alone then return lease_of(old) ~= new.u and "the job carries another lease" or nil end
+  if new.alone then
+    if lease_of(old) ~= new.u then return "the job carries another lease" end
+    return new.go and new.go ~= old.go and why_not_let_go(new, rec, now) or nil
+  end
   -- So does this of a job that ran out of device memory: it waits for a decision once more, with more memory.
   if new.again ~= old.again then
     if new.lease or old.again or not old.lease or old.lease ~= new.again then return "the job carries another lease" end

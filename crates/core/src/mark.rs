@@ -35,9 +35,9 @@ pub const MARK_LENGTH_MAX: usize = 520;
 const WHOLE_DEVICE: &str = "shard:100";
 
 /// Every field that this release knows.
-const FIELDS: [&str; 24] = [
+const FIELDS: [&str; 25] = [
     "w", "s", "m", "c", "i", "oom", "early", "guest", "session", "part", "field", "gres", "other", "begin",
-    "at", "nodes", "plain", "again", "on", "lease", "r", "alone", "u", "left",
+    "at", "nodes", "plain", "again", "go", "on", "lease", "r", "alone", "u", "left",
 ];
 
 /// What is known of a managed job from Slurm alone. Its texts are short, and a long queue has many: they stand in the mark itself.
@@ -81,6 +81,9 @@ pub struct Mark {
     pub plain: bool,
     /// `again`: the lease under which it ran out of device memory; since then it has more, and is not started again for that.
     pub again_lease_epoch: Option<u64>,
+    /// `go`: when it was let go on several nodes, in epoch seconds, and its restart count then: `1795000000:0`. An undo that writes
+    /// another one than the job has lets it go.
+    pub let_go: Option<(u64, u32)>,
     /// `on`: digest of the account, QOS and partition that the release was decided on, where the site's rules are not the same for all.
     pub decided_on: Option<CompactString>,
     /// `lease`: when this job was released; absent while it waits.
@@ -181,6 +184,10 @@ impl Mark {
             "at" => self.fallback = Some(value.parse().ok().filter(|all: &GresTypes| all.count() > 1)?),
             "nodes" => self.nodes = Some(value.parse().ok().filter(|count| *count > 1)?),
             "plain" => self.plain = value == "1",
+            "go" => {
+                let (epoch, restart_count) = value.split_once(':')?;
+                self.let_go = Some((epoch.parse().ok()?, restart_count.parse().ok()?));
+            }
             "on" => self.decided_on = Some(value.into()),
             "lease" => self.lease_epoch = Some(value.parse().ok()?),
             "r" => self.lease_restart_count = Some(value.parse().ok()?),
@@ -247,6 +254,13 @@ impl Mark {
             undone_lease_epoch,
             ..self.clone()
         }
+    }
+
+    /// The mark of a job on several nodes that is let go with these devices of each; absent = with those that it waits with.
+    #[must_use]
+    pub fn let_go_with(&self, gres_types: Option<&GresTypes>, at: UnixTime, restart_count: u32) -> Self {
+        let fallback = gres_types.cloned().or_else(|| self.fallback.clone());
+        Self { fallback, let_go: Some((at.epoch(), restart_count)), ..self.undone() }
     }
 
     /// The mark with which a job that ran out of device memory waits for a decision once more, with so much. It names the lease
@@ -336,6 +350,9 @@ impl fmt::Display for Mark {
         }
         if let Some(epoch) = self.again_lease_epoch {
             write!(f, ";again={epoch}")?;
+        }
+        if let Some((epoch, restart_count)) = self.let_go {
+            write!(f, ";go={epoch}:{restart_count}")?;
         }
         if let Some(digest) = &self.decided_on {
             write!(f, ";on={digest}")?;

@@ -6,10 +6,11 @@ use pillion_core::mig::Slot;
 pub use pillion_core::reason::Reason;
 use pillion_core::share::{Sharing, SharingColumns};
 use pillion_core::{
-    DecisionId, Fraction, GresTypes, JobStart, NodeName, Revision, Shards, SlurmJobId, WorkloadKey,
+    DecisionId, Fraction, GresType, GresTypes, JobStart, NodeName, Revision, Shards, SlurmJobId, WorkloadKey,
 };
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What to do now: complete, with nothing left to choose.
@@ -34,6 +35,17 @@ pub struct LetGo {
     /// The devices that Slurm gives it of each of its nodes; absent = one, whichever it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gres_types: Option<GresTypes>,
+    /// What is kept for it until it starts: so many of each of so many nodes. It is pinned to none of them.
+    pub devices: Vec<(NodeName, GresType)>,
+    /// Nobody else is about to start on a node that would do as well, so that it may begin now; else Slurm might give it that one.
+    pub at_once: bool,
+}
+
+impl LetGo {
+    /// Its nodes.
+    pub fn nodes(&self) -> BTreeSet<&NodeName> {
+        self.devices.iter().map(|(node, _)| node).collect()
+    }
 }
 
 impl Plan {

@@ -151,5 +151,11 @@ pub(crate) fn view(devices: Vec<DeviceView>, waiting: Vec<WaitingJob>) -> Cluste
 
 /// A job that Slurm starts alone anywhere.
 pub(crate) fn claim(id: u32) -> AloneClaim {
-    AloneClaim { job_id: SlurmJobId::plain(id), required_nodes: Vec::new(), gres_types: None, node_count: 1 }
+    AloneClaim {
+        job_id: SlurmJobId::plain(id),
+        required_nodes: Vec::new(),
+        gres_types: None,
+        node_count: 1,
+        waits: None,
+    }
 }

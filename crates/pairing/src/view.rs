@@ -62,6 +62,10 @@ pub struct AloneClaim {
     /// On how many nodes.
     #[serde(default = "one_node", skip_serializing_if = "is_one_node")]
     pub node_count: u16,
+    /// What it asks for, where it was let go on several nodes a while ago and does not run yet: it may be let go once more, with other
+    /// devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Box<WaitingJob>>,
 }
 
 impl AloneClaim {
@@ -346,7 +350,7 @@ pub struct WaitingJob {
     /// How many devices of one node it gets, each whole where there are several: a *wide* job.
     #[serde(default = "one_device", skip_serializing_if = "is_one_device")]
     pub device_count: u8,
-    /// On how many nodes it gets them. On several Slurm starts it by itself, on the devices in `fallback`, when it is let go.
+    /// On how many nodes it gets them, the same of each. On several Slurm starts it by itself, when it is let go.
     #[serde(default = "one_node", skip_serializing_if = "is_one_node")]
     pub node_count: u16,
     /// The devices on which Slurm starts it by itself, where they are several of a node.

@@ -218,7 +218,15 @@ pub struct Board {
     /// When a plan was last made and committed, or nothing was left to plan.
     pub planned_at: Option<UnixTime>,
     /// Jobs of several nodes whose turn it is by the last plan.
-    pub let_go: Vec<LetGo>,
+    pub let_go: LetGoTurns,
+}
+
+/// Jobs of several nodes whose turn it is by one plan.
+#[derive(Debug, Clone, Default)]
+pub struct LetGoTurns {
+    /// When the scan was made that it was planned on.
+    pub planned_at: Option<UnixTime>,
+    pub all: Vec<LetGo>,
 }
 
 /// Models at one moment.

@@ -4,7 +4,7 @@
 
 use crate::scan::{Scan, cpus_of_one_node, mark_of};
 use pillion_core::mark::Mark;
-use pillion_core::{GresType, NodeName, UnixTime};
+use pillion_core::{GresType, GresTypes, NodeName, UnixTime};
 use pillion_slurm::{Job, Node, NodeAvailability};
 use std::collections::BTreeMap;
 
@@ -40,6 +40,9 @@ impl Idle {
     /// nodes; `None`: they do not. A place is open where we could start somebody there; where we could not, Slurm is not to send anybody either.
     pub fn since(&self, job: &Job, scan: &Scan, is_open: impl Fn(&Place) -> bool) -> Option<UnixTime> {
         let mut by_node: BTreeMap<&NodeName, Vec<UnixTime>> = BTreeMap::new();
+        // Of several nodes it needs the same ones of each, and Slurm would start it by itself on those alone that it waits with.
+        let named = named(job);
+        let is_open = |place: &Place| named.is_none_or(|all| all.contains(&place.1)) && is_open(place);
         for (place, since) in self.since.iter().filter(|(place, _)| is_open(place)) {
             if scan.node(&place.0).is_some_and(|node| suits(job, node) && has_room(job, node)) {
                 by_node.entry(&place.0).or_default().push(*since);
@@ -61,6 +64,11 @@ fn device_count(job: &Job) -> usize {
     mark_of(job).map_or(1, Mark::device_count)
 }
 
+/// The devices of each of its nodes on which Slurm starts a job on several by itself.
+fn named(job: &Job) -> Option<&GresTypes> {
+    mark_of(job).filter(|mark| mark.node_count() > 1).and_then(|mark| mark.fallback.as_ref())
+}
+
 fn node_count(job: &Job) -> usize {
     mark_of(job).map_or(1, |mark| usize::from(mark.node_count()))
 }
@@ -80,13 +88,14 @@ fn has_room(job: &Job, node: &Node) -> bool {
 }
 
 /// What a job's place depends on, so that jobs that ask for the same are looked up once.
-pub type Wish<'a> = (&'a str, &'a str, &'a [NodeName], u32, u64, bool, (usize, usize));
+pub type Wish<'a> = (&'a str, &'a str, &'a [NodeName], u32, u64, bool, (usize, usize), Option<&'a GresTypes>);
 
 /// The wish of a job.
 pub fn wish(job: &Job) -> Wish<'_> {
     let (cpus, memory_mib) = (job.cpus, job.memory_mib);
     let (wants_cap, count) = (wants_cap(job), (device_count(job), node_count(job)));
-    (&job.partition, &job.features, &job.excluded_nodes, cpus, memory_mib, wants_cap, count)
+    let named = named(job);
+    (&job.partition, &job.features, &job.excluded_nodes, cpus, memory_mib, wants_cap, count, named)
 }
 
 /// Whether a job is to run where caps can be set.

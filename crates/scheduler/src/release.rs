@@ -7,9 +7,10 @@
 //! is what `pillion rescue` undoes when nobody else is left.
 
 use crate::analysis::mebibytes;
-use crate::context::Context;
+use crate::context::{Context, LetGoTurns};
 use crate::fence;
-use crate::scan::{Scan, is_waiting, mark_of};
+use crate::idle::suits;
+use crate::scan::{Scan, held_reason, is_waiting, mark_of};
 use crate::step::{Host, Next, Surroundings, next, predates};
 use crate::tick_error::TickError;
 use futures::StreamExt;
@@ -19,9 +20,9 @@ use pillion_core::mark::Mark;
 use pillion_core::report::ToAgent;
 use pillion_core::share::Share;
 use pillion_core::workload::is_session;
-use pillion_core::{DecisionId, JobStart, SlurmJobId, UnixTime, report};
+use pillion_core::{DecisionId, GresType, JobStart, SlurmJobId, UnixTime, report};
 use pillion_pairing::{LetGo, Role};
-use pillion_slurm::{Job, JobState, JobUpdate, SlurmError, updates};
+use pillion_slurm::{Job, JobState, JobUpdate, Node, SlurmError, updates};
 use pillion_store::{Decision, Drain, Event, Member, MemberStep, drain_of};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,6 +36,8 @@ const SIDE_BY_SIDE: usize = 12;
 /// How many releases one tick begins at most: what ended meanwhile, and what is to be undone, is not to wait for thousands, and
 /// each is to be judged by a scan that is fresh.
 const RELEASES_PER_TICK: usize = 200;
+/// By a scan that is so much older than the newest one nobody is let go.
+const TURN_SECONDS_MAX: f64 = 10.0;
 /// How long an agent has to answer before it is asked once more to prepare the same.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(3);
 
@@ -57,6 +60,8 @@ impl Release {
     /// The first [`TickError`]; the other decisions were still tried.
     pub async fn tick(&self) -> Result<(), TickError> {
         let Some(scan) = self.context.board().scan.clone() else { return Ok(()) };
+        // Whatever comes of this tick, the next plan says anew whose turn it is.
+        let turns = std::mem::take(&mut self.context.board_mut().let_go);
         let decisions = Arc::new(self.context.store.active_decisions().await?);
         let drains = self.context.store.drains().await?;
         self.context.board_mut().active = Arc::clone(&decisions);
@@ -75,7 +80,7 @@ impl Release {
         }
         let carried: Vec<_> = futures::stream::iter(driven).buffer_unordered(SIDE_BY_SIDE).collect().await;
         let mut errors: Vec<TickError> = carried.into_iter().filter_map(Result::err).collect();
-        errors.extend(self.hand_back(&scan, all).await.err());
+        errors.extend(self.hand_back(&scan, all, &turns).await.err());
         errors.into_iter().next().map_or(Ok(()), Err)
     }
 
@@ -289,8 +294,12 @@ impl Release {
     /// Hands waiting jobs back to Slurm that no decision stands behind: those that carry a lease all the same (requeued, or released by a
     /// scheduler that lost its memory) or an undo that was applied by half, at once; and those of several nodes whose turn it is by
     /// the last plan. A crash before that costs nothing: the lease is still there, and the next plan says the same.
-    async fn hand_back(&self, scan: &Scan, decisions: &[Decision]) -> Result<(), TickError> {
-        let turns = std::mem::take(&mut self.context.board_mut().let_go);
+    async fn hand_back(
+        &self,
+        scan: &Scan,
+        decisions: &[Decision],
+        turns: &LetGoTurns,
+    ) -> Result<(), TickError> {
         if !self.context.is_active() {
             return Ok(());
         }
@@ -304,29 +313,40 @@ impl Release {
         // Few of the queue have a lease.
         let pending = scan.jobs.values().filter(|job| job.state == JobState::Pending);
         let lost = pending.filter(|job| needs_reset(job) && !live.contains(&job.start()));
-        let of_turn = turns.iter().filter_map(|turn| Some((scan.job_of(turn.start)?, turn)));
-        let of_turn = of_turn.filter(|(job, _)| is_waiting(job));
-        let mut first_error = None;
-        for (job, turn) in lost.map(|job| (job, None)).chain(of_turn.map(|(job, turn)| (job, Some(turn)))) {
-            if predates(scan, tried.get(&job.start()).copied()) {
-                continue;
-            }
+        // A scan that is newer than the plan may show that somebody else has them by now.
+        let newest = self.context.board().scan.clone();
+        let of_turn = turns.all.iter().filter(|_| self.context.is_fresh(scan)).filter_map(|turn| {
+            let scan = newest.as_deref()?;
+            let age_seconds = scan.at.seconds_since(turns.planned_at?);
+            let job = scan.job_of(turn.start).filter(|job| is_its_turn(job, turn, scan))?;
+            (age_seconds <= TURN_SECONDS_MAX).then_some((job, Some(turn)))
+        });
+        let due = lost.map(|job| (job, None)).chain(of_turn);
+        let due = due.filter(|(job, _)| !predates(scan, tried.get(&job.start()).copied()));
+        let handed = due.map(async |(job, turn)| {
             let done = match turn {
                 Some(turn) => self.let_go(job, turn).await,
                 None => self.reset(job, scan.at).await,
             };
-            if let Err(error) = done.or_else(|error| self.context.pass_over("release", job.id, error)) {
-                first_error.get_or_insert(error);
-            }
-        }
-        first_error.map_or(Ok(()), Err)
+            done.or_else(|error| self.context.pass_over("release", job.id, error))
+        });
+        let handed: Vec<_> =
+            futures::stream::iter(handed.collect::<Vec<_>>()).buffer_unordered(SIDE_BY_SIDE).collect().await;
+        handed.into_iter().find_map(Result::err).map_or(Ok(()), Err)
     }
 
     /// Slurm starts it on what the planner keeps for it from then on.
     async fn let_go(&self, job: &Job, turn: &LetGo) -> Result<(), TickError> {
         let Some(mark) = mark_of(job) else { return Ok(()) };
         let at = self.context.now();
-        if !self.hand_to_slurm(job, &updates::let_go(job, mark, turn.gres_types.as_ref(), at)).await? {
+        if !fence::holds(&self.context, job, mark).await? {
+            return Ok(());
+        }
+        let update = updates::let_go(job, mark, turn.gres_types.as_ref(), turn.at_once, at);
+        if !self.hand_to_slurm(job, &update).await? {
+            // The same would be refused again, while its devices stand idle for it.
+            self.context.board_mut().cooling.insert(job.id, at + self.context.settings.cooling);
+            self.context.nudges.watch.notify_one();
             return Ok(());
         }
         let detail = match &turn.gres_types {
@@ -469,6 +489,24 @@ fn stop_here(point: &'static str, job_id: SlurmJobId) {
 fn needs_reset(job: &Job) -> bool {
     mark_of(job)
         .is_some_and(|mark| mark.lease_epoch.is_some() || (mark.alone && updates::is_pinned(job, mark)))
+}
+
+/// Whether a job on several nodes may still be let go as planned: it can start, and these devices are free on as many nodes. One that
+/// was let go before may be once more, with others.
+fn is_its_turn(job: &Job, turn: &LetGo, scan: &Scan) -> bool {
+    let Some(mark) = mark_of(job) else { return false };
+    let waits = is_waiting(job) || (job.state == JobState::Pending && mark.alone && mark.let_go.is_some());
+    let is_free = |node: &&Node| {
+        let is_unbooked = |gres_type: &GresType| {
+            node.shards.get(gres_type).is_some_and(|(total, used)| *total > 0 && *used == 0)
+        };
+        match &turn.gres_types {
+            Some(gres_types) => gres_types.iter().all(is_unbooked),
+            None => node.shards.keys().any(is_unbooked),
+        }
+    };
+    let free_count = scan.nodes.iter().filter(|node| suits(job, node)).filter(is_free).count();
+    waits && held_reason(job, scan).is_none() && free_count >= usize::from(mark.node_count())
 }
 
 fn share_of(decision: &Decision, member: &Member, scan: &Scan) -> Share {

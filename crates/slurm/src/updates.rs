@@ -60,13 +60,25 @@ pub fn undo(job: &Job, mark: &Mark, now: UnixTime) -> JobUpdate {
 }
 
 /// Lets a job on several nodes go, of which the same devices are free: Slurm starts it there by itself, now or when its user wanted it.
-/// From then on it is what a job is after an undo, and these are what it waits with. Nothing was set up for it, so nobody has to be told
-/// first. `gres_types`: the devices; `None` = those that it waits with, or one, whichever it is.
-pub fn let_go(job: &Job, mark: &Mark, gres_types: Option<&GresTypes>, now: UnixTime) -> JobUpdate {
-    let moved = Mark { fallback: gres_types.cloned().or_else(|| mark.fallback.clone()), ..mark.clone() };
+/// From then on it is what a job is after an undo, and these are what it waits with. `gres_types`: the devices; `None` = those that it
+/// waits with, or one, whichever it is. `at_once`: nobody else is about to start on such devices, so that it need not wait until
+/// they have.
+pub fn let_go(
+    job: &Job,
+    mark: &Mark,
+    gres_types: Option<&GresTypes>,
+    at_once: bool,
+    now: UnixTime,
+) -> JobUpdate {
+    let let_go = mark.let_go_with(gres_types, now, job.restart_count);
+    let undo = undo(job, &let_go, now);
     let own_begin = UnixTime::from_epoch(mark.original_begin_epoch);
-    let soon = if job.restart_count > 0 { now + RESTART_PAUSE } else { now };
-    JobUpdate { start_time: Some(if own_begin > soon { own_begin } else { soon }), ..undo(job, &moved, now) }
+    let is_now = at_once && job.restart_count == 0 && own_begin < now;
+    JobUpdate {
+        admin_comment: Some(let_go.to_string()),
+        start_time: if is_now { Some(now) } else { undo.start_time },
+        ..undo
+    }
 }
 
 /// Puts back the request of a job that ran out of device memory, so that it waits for a decision once more: Slurm starts it alone at

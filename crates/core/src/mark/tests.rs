@@ -24,7 +24,9 @@ fn a_mark_reads_back_as_it_was_written() {
     let leased = sample().leased(UnixTime::from_epoch(1_700_000_000), 2);
     let again = leased.again(12_288).unwrap();
     let once_more = leased.once_more().unwrap();
-    let all = [Mark::default(), sample(), leased.clone(), leased.undone(), leased.left(), again, once_more];
+    let let_go = Mark { nodes: Some(2), ..sample() }.let_go_with(None, UnixTime::from_epoch(9), 1);
+    let all =
+        [Mark::default(), sample(), leased.clone(), leased.undone(), leased.left(), again, once_more, let_go];
     for mark in all {
         assert_eq!(Mark::parse(&mark.to_string()), Ok(Some(mark)));
     }
@@ -52,7 +54,12 @@ fn several_nodes_are_said_too() {
     assert_eq!((mark.to_string().as_str(), mark.node_count(), mark.device_count()), (text, 3, 2));
     let one_each = Mark::parse("pillion2;w=a;nodes=2").unwrap().unwrap();
     assert_eq!((one_each.node_count(), one_each.fallback_shards().as_str()), (2, "shard:100"));
-    for text in ["pillion1;w=a;nodes=2", "pillion2;w=a;nodes=1", "pillion2;w=a;nodes=x"] {
+    let let_go = mark.let_go_with("g2,g3".parse().ok().as_ref(), UnixTime::from_epoch(1_795_000_000), 1);
+    assert!(let_go.to_string().ends_with(";at=g2,g3;nodes=3;go=1795000000:1;u=0;alone=1"), "{let_go}");
+    assert_eq!(let_go.undone().let_go, let_go.let_go, "an undo afterwards is none that lets it go");
+    for text in
+        ["pillion1;w=a;nodes=2", "pillion2;w=a;nodes=1", "pillion2;w=a;nodes=x", "pillion2;w=a;nodes=2;go=5"]
+    {
         assert!(Mark::parse(text).is_err(), "{text}");
     }
 }

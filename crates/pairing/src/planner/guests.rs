@@ -92,7 +92,7 @@ impl<'v> Need<'v> {
             job_id: job.start.job_id,
             job: Some(job),
             required_nodes: &[],
-            // On several nodes it gets the same ones of each: those that it waits with are as good as any.
+            // On several nodes it gets the same ones of each, and of all such sets this looks at that alone that it waits with.
             named: job.fallback.as_ref().filter(|_| job.node_count > 1),
             device_count: usize::from(job.device_count),
             node_count: usize::from(job.node_count),
@@ -156,7 +156,9 @@ fn nodes<'v>(view: &'v ClusterView, plan: &Plan) -> Vec<Host<'v>> {
         let node = pairing.node.clone();
         pairing.gres_types.iter().map(move |gres_type| (node.clone(), gres_type.clone())).collect::<Vec<_>>()
     };
-    let planned: BTreeSet<(NodeName, GresType)> = plan.pairings.iter().flat_map(places).collect();
+    let let_go = plan.let_go.iter().flat_map(|one| one.devices.iter().cloned());
+    let planned: BTreeSet<(NodeName, GresType)> =
+        plan.pairings.iter().flat_map(places).chain(let_go).collect();
     let mut spots: BTreeMap<&NodeName, Vec<Spot<'v>>> = BTreeMap::new();
     for device in view.devices.iter().filter(|device| is_for_guests(device)) {
         if !planned.contains(&(device.node.clone(), device.gres_type.clone())) {

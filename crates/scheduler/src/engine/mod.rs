@@ -4,7 +4,7 @@ mod room;
 mod tried;
 mod written;
 
-use crate::context::{Context, Settings};
+use crate::context::{Context, LetGoTurns, Settings};
 use crate::job_rules::decided_on;
 use crate::scan::{Scan, is_waiting};
 use crate::tick_error::TickError;
@@ -83,7 +83,7 @@ impl Engine {
         {
             let mut board = self.context.board_mut();
             board.planned_at = Some(scan.at);
-            board.let_go = due;
+            board.let_go = LetGoTurns { planned_at: Some(scan.at), all: due };
         }
         self.explain(&plan).await
     }

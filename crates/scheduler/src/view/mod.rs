@@ -25,13 +25,13 @@ use pillion_core::invariant::Violation;
 use pillion_core::isolation::Isolation;
 use pillion_core::link::Link;
 use pillion_core::workload::is_session;
-use pillion_core::{GresType, NodeName, SlurmJobId};
+use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_pairing::mig::SliceBook;
 use pillion_pairing::{
     AloneClaim, ClusterView, DeviceView, FirstRun, GuestTenant, NodeView, ProfileBook, Session,
     SpeedEstimate, Tenant, WaitingJob, known,
 };
-use pillion_slurm::{Job, JobState, Node, NodeAvailability};
+use pillion_slurm::{Job, JobState, Node, NodeAvailability, updates};
 use pillion_store::{Decision, Member};
 use request::{asked_gpu_type, promise, promise_of};
 use sources::active_members;
@@ -60,7 +60,7 @@ pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
             .flat_map(|node| device_views(node, here(node), &book, sources))
             .collect(),
         waiting,
-        alone_claims: alone_claims(&planned, sources.scan),
+        alone_claims: alone_claims(&planned, sources),
         profiles: book,
         copies: sources.copies.clone(),
         slices: SliceBook::default(),
@@ -204,8 +204,7 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, sources: Sou
     let plan = &member.plan;
     let job = sources.scan.jobs.get(&plan.start.job_id);
     let started_at = member.started_at;
-    let after_start =
-        |seconds: Option<f64>| Some(started_at? + Duration::from_secs_f64(seconds?.clamp(0.0, 1e9)));
+    let after = |at: UnixTime, seconds: f64| at + Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
     let speed = plan.estimate.as_ref().map_or(1.0, SpeedEstimate::lasting_speed_fraction);
     let solo = book.get(&plan.workload, &decision.device_model).and_then(|profile| profile.duration_seconds);
     Tenant {
@@ -219,8 +218,11 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, sources: Sou
         shards: plan.shards,
         slowdown_ratio_max: promise(plan.slowdown_ratio_max),
         memory_bytes: plan.memory_bytes,
-        time_limit_at: after_start(job.and_then(|job| job.time_limit_seconds).map(seconds)),
-        expected_end_at: after_start(solo.map(|solo| solo / speed)),
+        // One that is about to start has all of its limit before it.
+        time_limit_at: job
+            .and_then(|job| job.time_limit_seconds)
+            .map(|limit| after(started_at.unwrap_or(sources.scan.at), seconds(limit))),
+        expected_end_at: started_at.zip(solo).map(|(at, solo)| after(at, solo / speed)),
         // Whoever's mark cannot be read any more wanted a wall, as far as anybody knows.
         isolation: job.and_then(mark_of).map_or(Isolation::Hard, |mark| mark.isolation),
         first_run: first_run(decision, member, book, sources).map(Box::new),
@@ -344,16 +346,34 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
     })
 }
 
+/// Who becomes eligible within this is about to: as long as the longest pause after an update of ours.
+const BEGINS_SOON: Duration = Duration::from_secs(updates::RESTART_PAUSE.as_secs() + 1);
+/// For so long a job on several nodes that was let go may take to start before others are looked for.
+const LET_GO_ONCE_MORE_SECONDS: u64 = 30;
+
 /// Jobs that Slurm itself starts on a whole device, or on several, as soon as it can.
-fn alone_claims(planned: &BTreeSet<SlurmJobId>, scan: &Scan) -> Vec<AloneClaim> {
+fn alone_claims(planned: &BTreeSet<SlurmJobId>, sources: Sources<'_>) -> Vec<AloneClaim> {
+    let scan = sources.scan;
     let mut claims = Vec::new();
     for job in scan.jobs.values().filter(|job| job.state == JobState::Pending) {
         let Some(mark) = mark_of(job).filter(|mark| mark.alone) else { continue };
-        let is_eligible = job.eligible_at.is_none_or(|at| at <= scan.at) && held_reason(job, scan).is_none();
-        if is_eligible && !planned.contains(&job.id) {
+        // Also one that was put back or let go a moment ago, and becomes eligible in another.
+        let begins = job.eligible_at.is_none_or(|at| at <= scan.at + BEGINS_SOON);
+        if begins && held_reason(job, scan).is_none() && !planned.contains(&job.id) {
             let (required_nodes, gres_types) = (job.required_nodes.clone(), mark.fallback.clone());
             let (job_id, node_count) = (job.id, mark.node_count());
-            claims.push(AloneClaim { job_id, required_nodes, gres_types, node_count });
+            let has_waited = |(epoch, _)| scan.at.epoch().saturating_sub(epoch) > LET_GO_ONCE_MORE_SECONDS;
+            let waits = mark
+                .let_go
+                .filter(|let_go| has_waited(*let_go))
+                .and_then(|_| waiting_job(job, &mut BTreeMap::new(), sources));
+            claims.push(AloneClaim {
+                job_id,
+                required_nodes,
+                gres_types,
+                node_count,
+                waits: waits.map(Box::new),
+            });
         }
     }
     claims

@@ -61,7 +61,16 @@ fn refusal(
         return Some("the job is not in a pool");
     }
     if new.alone {
-        return (!undoes).then_some("the job carries another lease");
+        return match new.let_go.filter(|_| new.let_go != old.let_go) {
+            _ if !undoes => Some("the job carries another lease"),
+            None => None,
+            Some(_) if record.priority == 0 => Some("the job is held"),
+            Some((_, restarts)) if restarts != record.restart_count => Some("the job was started meanwhile"),
+            Some((at, _)) if at.abs_diff(now.epoch()) > RELEASE_AGE_SECONDS_MAX => {
+                Some("it was let go too long ago")
+            }
+            Some(_) => None,
+        };
     }
     if new.again_lease_epoch != old.again_lease_epoch {
         let takes_back = old.lease_epoch.is_some() && new.again_lease_epoch == old.lease_epoch;

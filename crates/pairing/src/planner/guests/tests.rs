@@ -133,7 +133,7 @@ fn a_job_of_several_devices_gets_them_on_one_node() {
 }
 
 #[test]
-fn a_job_on_several_nodes_gets_the_devices_by_which_slurm_starts_it() {
+fn a_job_on_several_nodes_gets_those_devices_that_it_waits_with() {
     let devices = vec![guest("n1", "g0", 50, 10), guest("n1", "g1", 51, 10), guest("n2", "g1", 52, 10)];
     let fallback = GresTypes::try_new(vec![GresType::new("g1")]).unwrap();
     let job = WaitingJob { node_count: 2, fallback: Some(fallback), ..job(1, "light") };

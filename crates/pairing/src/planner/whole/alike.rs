@@ -1,7 +1,7 @@
 //! Which devices a job on several nodes can have: Slurm books the same list on each of its nodes, so they have the same names on each.
 //! Must not know what is free, nor for whom.
 
-use pillion_core::{GresType, GresTypes};
+use pillion_core::GresType;
 
 /// Beyond so many sets those of neighbours alone are tried: each is looked for on every node.
 const SETS_MAX: usize = 128;
@@ -47,14 +47,6 @@ impl<'v> Names<'v> {
             self.0.len() - 1
         });
         if number < NAMES_MAX { Set(1 << number) } else { Set::default() }
-    }
-
-    /// The set of these; `None`: the pool has no device of one of these names.
-    pub(super) fn set_of(&self, gres_types: &GresTypes) -> Option<Set> {
-        let numbers = gres_types.iter().map(|name| self.0.iter().position(|own| *own == name));
-        numbers
-            .map(|number| number.filter(|number| *number < NAMES_MAX))
-            .try_fold(Set::default(), |all, number| Some(all.with(Set(1 << number?))))
     }
 
     /// The sets of so many of `among`: all of them or, where these are too many, those of neighbours.
@@ -127,14 +119,6 @@ mod tests {
     fn neighbours_that_begin_a_group_leave_most_to_others() {
         assert!(Set(0x0f).spread() < Set(0x1e).spread() && Set(0x1e).spread() < Set(0x33).spread());
         assert_eq!(Set(0xf0).spread(), (4, false));
-    }
-
-    #[test]
-    fn what_the_pool_does_not_have_is_no_set() {
-        let all = gres(2);
-        let (names, set) = names(&all);
-        assert_eq!(names.set_of(&"g0,g1".parse().unwrap()), Some(set));
-        assert_eq!(names.set_of(&"g1,g2".parse().unwrap()), None);
     }
 
     proptest::proptest! {

@@ -7,7 +7,7 @@ use super::near::{Reach, Ways, choose};
 use super::words::{GIVEN, KEPT, SET_APART, Wait};
 use crate::planner::admit::matches_device;
 use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, WaitingJob};
-use pillion_core::{NodeName, UnixTime};
+use pillion_core::{GresType, GresTypes, NodeName, UnixTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -74,7 +74,6 @@ pub(super) struct Floor<'v> {
 
 /// Devices that are set apart, and by when those have to end who are lent one of them.
 pub(super) struct Window {
-    room: usize,
     /// Their places in the view.
     pub(super) places: Vec<usize>,
     pub(super) until: UnixTime,
@@ -148,8 +147,15 @@ impl<'v> Room<'v> {
         self.spots.iter().map(|spot| spot.device).collect()
     }
 
-    /// The spots on which Slurm would start a job by itself: those of these names, or the one of `among` that is free first. None that
-    /// is closed.
+    /// The spots on which Slurm starts a job by itself: those that are named, or the one that is free first. None that is closed.
+    fn fallback(&self, named: Option<&GresTypes>) -> Option<Vec<usize>> {
+        let Some(gres_types) = named else { return self.first_free((0..self.spots.len()).collect(), 1) };
+        let find = |own: &GresType| self.spots.iter().position(|spot| spot.device.gres_type == *own);
+        let spots: Vec<usize> = gres_types.iter().map(find).collect::<Option<_>>()?;
+        spots.iter().all(|spot| self.spots[*spot].use_ != Use::Closed).then_some(spots)
+    }
+
+    /// Those of `among` of these names, all of them, or the one that is free first. None that is closed.
     fn booked(&self, among: &[usize], named: Option<Set>) -> Option<Vec<usize>> {
         let Some(set) = named else { return self.first_free(among.to_vec(), 1) };
         let is_named = |index: &&usize| {
@@ -166,7 +172,7 @@ impl<'v> Room<'v> {
         own.fold(Set::default(), |all, spot| all.with(spot.name))
     }
 
-    /// When those are free at the latest on which Slurm would start a job by itself.
+    /// When those are free at the latest.
     fn booked_at(&self, among: &[usize], named: Option<Set>) -> Option<UnixTime> {
         let Some(set) = named else { return self.free_at(&self.booked(among, None)?) };
         let is_named = |spot: &Spot<'_>| spot.use_ != Use::Closed && spot.is_in(set);
@@ -263,7 +269,10 @@ impl<'v> Floor<'v> {
 
     /// Jobs that Slurm starts by itself: those that can run in fewer places first, and one of one device where the planner of those
     /// takes it to be, from the end. A wide one that finds its devices held has them set apart.
-    pub(super) fn take_claims(&mut self, claims: &[AloneClaim]) {
+    /// Those on several nodes whose devices are gone are given others that are free; gives these jobs, each with its devices' places
+    /// in the view.
+    pub(super) fn take_claims<'c>(&mut self, claims: &'c [AloneClaim]) -> Vec<(&'c WaitingJob, Vec<usize>)> {
+        let mut moved = Vec::new();
         let mut claims: Vec<&AloneClaim> = claims.iter().collect();
         claims.sort_by_key(|claim| {
             let node_count = claim.required_nodes.len();
@@ -271,11 +280,12 @@ impl<'v> Floor<'v> {
         });
         for claim in claims {
             if claim.is_of_several() {
-                self.take_named(claim);
+                moved.extend(self.take_named(claim));
             } else {
                 self.take_any(claim);
             }
         }
+        moved
     }
 
     fn take_any(&mut self, claim: &AloneClaim) {
@@ -287,29 +297,29 @@ impl<'v> Floor<'v> {
         }
     }
 
-    fn take_named(&mut self, claim: &AloneClaim) {
+    fn take_named<'c>(&mut self, claim: &'c AloneClaim) -> Option<(&'c WaitingJob, Vec<usize>)> {
         let now = self.now;
-        let named = match &claim.gres_types {
-            None => None,
-            Some(gres_types) => match self.names.set_of(gres_types) {
-                None => return,
-                named => named,
-            },
-        };
         let allowed = self.rooms.iter().enumerate().filter(|(_, room)| is_allowed(claim, &room.node.name));
         let found = allowed.filter_map(|(at, room)| {
-            let all: Vec<usize> = (0..room.spots.len()).collect();
-            let spots = room.booked(&all, named)?;
+            let spots = room.fallback(claim.gres_types.as_ref())?;
             Some((room.free_at(&spots)?, at, spots))
         });
-        let Some((free_at, dues)) = soonest(found, usize::from(claim.node_count)) else { return };
-        if free_at <= now {
+        let found = soonest(found, usize::from(claim.node_count));
+        let is_free = found.as_ref().is_some_and(|(free_at, _)| *free_at <= now);
+        if let Some(job) = claim.waits.as_deref().filter(|_| !is_free)
+            && let Found::Devices(places) = self.take_on_several(job)
+        {
+            return Some((job, places));
+        }
+        let (free_at, dues) = found?;
+        if is_free {
             for (_, room, spots) in dues {
                 self.give(room, &spots, now + FAR);
             }
         } else {
             self.set_dues_apart(&dues, free_at, now + FAR);
         }
+        None
     }
 
     /// A job that may share: it is taken to use one device, on the node with the fewest that are free, so that wide jobs find the others;
@@ -378,10 +388,17 @@ impl<'v> Floor<'v> {
         let end = ends_at(job, self.now);
         let suitable: Vec<Vec<usize>> = self.rooms.iter().map(|room| room.suitable(job)).collect();
         let sets = self.sets(job, &suitable);
-        let rooms = || self.rooms.iter().zip(&suitable).filter(|(room, _)| room.has_cpus(job));
-        let takes: Vec<Set> = rooms().map(|(room, own)| room.names_of(own, |spot| spot.takes(end))).collect();
-        let enough = sets.iter().filter(|named| is_on(&takes, **named, job.node_count));
-        let best = enough.filter_map(|named| self.alike(job, &suitable, *named, end)).min();
+        // What each room could give it now.
+        let free = |room: &Room<'_>, own: &[usize]| {
+            let has_cpus = room.has_cpus(job);
+            own.iter().copied().filter(|spot| has_cpus && room.spots[*spot].takes(end)).collect()
+        };
+        let free: Vec<Vec<usize>> =
+            self.rooms.iter().zip(&suitable).map(|(room, own)| free(room, own)).collect();
+        let names: Vec<Set> =
+            self.rooms.iter().zip(&free).map(|(room, own)| room.names_of(own, |_| true)).collect();
+        let enough = sets.iter().filter(|named| is_on(&names, **named, job.node_count));
+        let best = enough.filter_map(|named| self.alike(job, (&free, &names), *named)).min();
         let Some(Alike { spots: taken, .. }) = best else {
             return Found::None(self.why_not_on_several(job, &suitable, &sets, end));
         };
@@ -403,18 +420,17 @@ impl<'v> Floor<'v> {
         self.names.sets(all, usize::from(job.device_count)).into_iter().map(Some).collect()
     }
 
-    /// The best nodes on which a job that ends then can have these now.
+    /// The best nodes on which a job can have these now. `free`: of each room what it could give the job, and the names of that.
     fn alike(
         &self,
         job: &WaitingJob,
-        suitable: &[Vec<usize>],
+        (free, names): (&[Vec<usize>], &[Set]),
         named: Option<Set>,
-        end: Option<UnixTime>,
     ) -> Option<Alike> {
-        let rooms = self.rooms.iter().zip(suitable).enumerate().filter(|(_, (room, _))| room.has_cpus(job));
-        let found = rooms.filter_map(|(at, (room, own))| {
-            let free: Vec<usize> = own.iter().copied().filter(|spot| room.spots[*spot].takes(end)).collect();
-            let spots = room.booked(&free, named)?;
+        let rooms = self.rooms.iter().zip(free).zip(names).enumerate();
+        let found = rooms.filter(|(_, (_, names))| named.is_none_or(|set| names.holds(set)));
+        let found = found.filter_map(|(at, ((room, own), _))| {
+            let spots = room.booked(own, named)?;
             Some((room.ways.reach(&spots), room.free_count() - spots.len(), at, spots))
         });
         Alike::on(usize::from(job.node_count), named, found.collect())
@@ -496,31 +512,27 @@ impl<'v> Floor<'v> {
         self.set_dues_apart(&dues, free_at, free_at + limit).then_some(first)
     }
 
-    /// Until all of them are free. `false`: some are for another already, who goes before.
+    /// `free_at`: when all of them are free, by time limits. `free_again_at`: when the job ends that they are set apart for. `false`: some
+    /// are for another already, who goes before.
     fn set_dues_apart(&mut self, dues: &[Due], free_at: UnixTime, free_again_at: UnixTime) -> bool {
         let is_another =
             |due: &Due| due.2.iter().any(|spot| self.rooms[due.1].spots[*spot].apart_until.is_some());
         if dues.iter().any(is_another) {
             return false;
         }
-        for (_, room, spots) in dues {
-            self.set_spots_apart(*room, spots, free_at, free_again_at);
-        }
-        self.apart_count += 1;
-        true
-    }
-
-    /// `free_at`: when all of them are free, by time limits. `free_again_at`: when the job ends that they are set apart for.
-    fn set_spots_apart(&mut self, room: usize, spots: &[usize], free_at: UnixTime, free_again_at: UnixTime) {
         let seconds = (free_at.seconds() - self.now.seconds()).max(0.0);
         let until = self.now + Duration::from_secs_f64(seconds * LENT_FRACTION);
-        let own = &mut self.rooms[room];
-        for index in spots {
-            let spot = &mut own.spots[*index];
-            (spot.apart_until, spot.free_at) = (Some(until), free_again_at);
+        let mut places = Vec::new();
+        for (_, room, spots) in dues {
+            for index in spots {
+                let spot = &mut self.rooms[*room].spots[*index];
+                (spot.apart_until, spot.free_at) = (Some(until), free_again_at);
+                places.push(spot.place);
+            }
         }
-        let places = spots.iter().map(|index| own.spots[*index].place).collect();
-        self.windows.push(Window { room, places, until });
+        self.windows.push(Window { places, until });
+        self.apart_count += 1;
+        true
     }
 
     /// Why devices take no job that may share, by their places in the view; and what is set apart, for those who end in time.
@@ -532,6 +544,7 @@ impl<'v> Floor<'v> {
                 closed[spot.place] = match spot.use_ {
                     Use::Given => Some(GIVEN),
                     Use::Free | Use::Held if room.is_kept => Some(KEPT),
+                    Use::Lent if room.is_kept => Some(KEPT),
                     Use::Free | Use::Held | Use::Lent => spot.apart_until.map(|_| SET_APART),
                     Use::Seated | Use::Closed => None,
                 };
@@ -541,7 +554,7 @@ impl<'v> Floor<'v> {
         for window in &mut windows {
             window.places.retain(|place| closed[*place] == Some(SET_APART));
         }
-        windows.retain(|window| !self.rooms[window.room].is_kept && !window.places.is_empty());
+        windows.retain(|window| !window.places.is_empty());
         (closed, windows)
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! A wide job that has to wait would wait for ever where every device that falls free goes to the next small one, and a plain one
 //! where joiners come for as long as there are some. So the first that wait have devices *set apart*: those of the node that will
-//! have enough of them first, by the time limits of whoever is there. Meanwhile they are for jobs that end before, and for joiners
+//! have enough of them first, by the time limits of whoever is there. Meanwhile they are for jobs that end well before, and for joiners
 //! that do, so that nothing stands idle that need not.
 //!
 //! A job on several nodes is *let go* at its turn: when devices of the same names are free on so many nodes, Slurm is to start it there
@@ -26,11 +26,11 @@ mod words;
 
 use crate::plan::{Explanation, LetGo, Member, Pairing, Plan, Reason, Role};
 use crate::policy::Policy;
-use crate::view::{AloneClaim, ClusterView, NodeView, WaitingJob};
+use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, WaitingJob};
 use floor::{Floor, Found, Window};
 use near::Ways;
 use pillion_core::share::Sharing;
-use pillion_core::{GresTypes, JobStart, NodeName, Shards, SlurmJobId, UnixTime};
+use pillion_core::{GresType, GresTypes, JobStart, NodeName, Shards, SlurmJobId, UnixTime};
 use sets::Ground;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -62,12 +62,40 @@ pub(super) fn plan_around(
     let Settled { pairings, left, let_go, closed, .. } = settled;
     plan.pairings.extend(pairings);
     plan.left_waiting.extend(left);
-    plan.let_go = let_go.iter().map(|(one, _)| one.clone()).collect();
     if policy.share_wide {
         let ground = Ground { view, policy, let_go: &let_go, closed: &closed };
         plan = sets::share(&ground, plan, &mut plan_narrow);
     }
+    plan.let_go = let_go;
+    for at in 0..plan.let_go.len() {
+        plan.let_go[at].at_once = !could_take_anothers(view, &plan, &plan.let_go[at]);
+    }
     plan
+}
+
+/// Whether Slurm could start this job, which is pinned to no node, on devices that somebody else is about to start on: of another node
+/// that nobody runs on yet, some of which this plan or one before gave away.
+fn could_take_anothers(view: &ClusterView, plan: &Plan, one: &LetGo) -> bool {
+    let given: BTreeSet<(&NodeName, &GresType)> = plan
+        .pairings
+        .iter()
+        .flat_map(|pairing| pairing.gres_types.iter().map(move |gres_type| (&pairing.node, gres_type)))
+        .collect();
+    let is_given = |device: &DeviceView| {
+        !device.tenants.is_empty() || given.contains(&(&device.node, &device.gres_type))
+    };
+    let mut others: BTreeMap<&NodeName, Vec<&DeviceView>> = BTreeMap::new();
+    for device in
+        view.devices.iter().filter(|device| !one.devices.iter().any(|(node, _)| *node == device.node))
+    {
+        let is_meant = one.gres_types.as_ref().is_none_or(|named| named.contains(&device.gres_type));
+        let is_empty = device.tenants.iter().all(|tenant| !tenant.is_running);
+        if is_meant && is_empty && device.blocked.is_none() {
+            others.entry(&device.node).or_default().push(device);
+        }
+    }
+    let count = one.gres_types.as_ref().map_or(1, GresTypes::count);
+    others.values().any(|own| own.len() >= count && own.iter().any(|device| is_given(device)))
 }
 
 fn starts(pairings: &[Pairing]) -> BTreeSet<SlurmJobId> {
@@ -80,7 +108,7 @@ struct Settled {
     left: Vec<Explanation>,
     windows: Vec<Window>,
     /// Those that are let go, each with its nodes.
-    let_go: Vec<(LetGo, BTreeSet<NodeName>)>,
+    let_go: Vec<LetGo>,
     /// By device of the view: why it takes none of the others now.
     closed: Vec<Option<&'static str>>,
 }
@@ -89,7 +117,9 @@ fn settle(view: &ClusterView, model: &str) -> Settled {
     let model: Arc<str> = Arc::from(model);
     let mut floor = Floor::new(view);
     let (mut pairings, mut left, mut let_go) = (Vec::new(), Vec::new(), Vec::new());
-    floor.take_claims(&view.alone_claims);
+    for (job, places) in floor.take_claims(&view.alone_claims) {
+        let_go.push(turn(job, view, &places));
+    }
     for job in &view.waiting {
         if let Some(held) = job.held_text() {
             left.extend(job.has_whole_devices().then(|| explained(job, Reason::Held, held, &model)));
@@ -102,12 +132,7 @@ fn settle(view: &ClusterView, model: &str) -> Settled {
         match floor.take(job) {
             Found::Devices(places) if job.node_count > 1 => {
                 left.push(explained(job, Reason::LetGo, words::let_go(job), &model));
-                let devices = || places.iter().map(|place| &view.devices[*place]);
-                let nodes = devices().map(|device| device.node.clone()).collect();
-                // The same names on each node.
-                let of_first = devices().take(job.device_count.into()).map(|device| device.gres_type.clone());
-                let gres_types = GresTypes::try_new(of_first.collect()).ok().filter(|all| all.count() > 1);
-                let_go.push((LetGo { start: job.start, gres_types }, nodes));
+                let_go.push(turn(job, view, &places));
             }
             Found::Devices(places) => pairings.push(started(job, view, &places, &model)),
             Found::None(wait) => {
@@ -137,6 +162,19 @@ fn explained(job: &WaitingJob, reason: Reason, text: String, model: &Arc<str>) -
         text: Arc::from(text),
         model: Arc::clone(model),
         candidates: Arc::from([]),
+    }
+}
+
+/// `places`: its devices' places in the view, those of one node after the other.
+fn turn(job: &WaitingJob, view: &ClusterView, places: &[usize]) -> LetGo {
+    let devices = || places.iter().map(|place| &view.devices[*place]);
+    // The same names on each node.
+    let of_first = devices().take(job.device_count.into()).map(|device| device.gres_type.clone());
+    LetGo {
+        start: job.start,
+        gres_types: GresTypes::try_new(of_first.collect()).ok().filter(|all| all.count() > 1),
+        devices: devices().map(|device| (device.node.clone(), device.gres_type.clone())).collect(),
+        at_once: false,
     }
 }
 
@@ -207,9 +245,12 @@ impl Settled {
 
     /// Who starts on which nodes.
     fn uses(&self) -> impl Iterator<Item = (&NodeName, JobStart)> {
-        let let_go = self.let_go.iter().flat_map(|(one, nodes)| nodes.iter().map(|node| (node, one.start)));
-        uses_of(&self.pairings).chain(let_go)
+        uses_of(&self.pairings).chain(uses_of_let_go(&self.let_go))
     }
+}
+
+fn uses_of_let_go(let_go: &[LetGo]) -> impl Iterator<Item = (&NodeName, JobStart)> {
+    let_go.iter().flat_map(|one| one.nodes().into_iter().map(|node| (node, one.start)))
 }
 
 fn uses_of(pairings: &[Pairing]) -> impl Iterator<Item = (&NodeName, JobStart)> {

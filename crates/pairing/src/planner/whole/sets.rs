@@ -7,7 +7,7 @@
 //! whose workload is not known at that width and all who may not share have their devices to themselves as ever, and nothing is tried.
 
 use super::words;
-use super::{charged, started, starts, uses_of, with};
+use super::{charged, started, starts, uses_of, uses_of_let_go, with};
 use crate::plan::{Explanation, LetGo, Pairing, Plan, Role};
 use crate::planner::admit;
 use crate::policy::{JobRules, Policy};
@@ -24,7 +24,7 @@ pub(super) struct Ground<'g> {
     pub(super) view: &'g ClusterView,
     pub(super) policy: &'g Policy,
     /// Jobs of several nodes that are let go, each with its nodes.
-    pub(super) let_go: &'g [(LetGo, BTreeSet<NodeName>)],
+    pub(super) let_go: &'g [LetGo],
     /// By device of the view: why it takes nobody.
     pub(super) closed: &'g [Option<&'static str>],
 }
@@ -105,9 +105,8 @@ impl<'g> Sets<'g> {
         }
         let waiting = self.jobs.iter().map(|job| as_narrow(job, policy)).collect();
         let others = plan.pairings.iter().filter(|pairing| !self.is_own(pairing));
-        let let_go = let_go.iter().flat_map(|(one, nodes)| nodes.iter().map(|node| (node, one.start)));
         let others: Vec<Pairing> = others.cloned().collect();
-        let uses = uses_of(&others).chain(let_go);
+        let uses = uses_of(&others).chain(uses_of_let_go(let_go));
         let sets = charged(with(view, waiting, |_| None), view, uses);
         // Whoever waits before them for whole devices is passed over by nobody who stays longer than those who are there.
         let started = starts(&plan.pairings);
@@ -270,7 +269,13 @@ fn limited(rules: JobRules) -> JobRules {
 
 /// Somebody who waits for devices that are not among the sets.
 fn elsewhere(job_id: SlurmJobId) -> AloneClaim {
-    AloneClaim { job_id, required_nodes: vec![NodeName::new("")], gres_types: None, node_count: 1 }
+    AloneClaim {
+        job_id,
+        required_nodes: vec![NodeName::new("")],
+        gres_types: None,
+        node_count: 1,
+        waits: None,
+    }
 }
 
 #[cfg(test)]

@@ -44,7 +44,9 @@ impl World {
     async fn let_go(&self, gres_types: &str, between: impl FnOnce(&Self)) {
         Watch::new(Arc::clone(&self.context)).tick().await.unwrap();
         let start = JobStart { job_id: self.job, restart_count: 0 };
-        self.context.board_mut().let_go = vec![LetGo { start, gres_types: gres_types.parse().ok() }];
+        let turn = LetGo { start, gres_types: gres_types.parse().ok(), devices: Vec::new(), at_once: true };
+        let planned_at = Some(self.clock.now());
+        self.context.board_mut().let_go = LetGoTurns { planned_at, all: vec![turn] };
         self.pass(200);
         between(self);
         Release::new(Arc::clone(&self.context)).tick().await.unwrap();
@@ -78,6 +80,7 @@ async fn it_starts_at_once_on_the_devices_that_are_free() {
     assert_eq!(job.gres, "shard:g2:100,shard:g3:100");
     let mark = mark_of(&job).unwrap();
     assert!(mark.alone && mark.fallback == "g2,g3".parse().ok() && mark.nodes == Some(2), "{mark}");
+    assert_eq!(mark.let_go, Some((1_795_000_001, 0)));
     assert!(job.required_nodes.is_empty(), "nothing has to be undone");
     assert_eq!(world.events().await, [EventKind::LetGo]);
     let nodes = world.slurm.nodes().await.unwrap();
@@ -88,12 +91,15 @@ async fn it_starts_at_once_on_the_devices_that_are_free() {
 }
 
 #[tokio::test]
-async fn a_hold_of_its_user_stays_and_it_starts_there_when_he_lets_it() {
+async fn where_its_user_holds_it_meanwhile_it_keeps_its_turn() {
     let world = World::new(|_| ());
     world.let_go("g1,g2", |world| assert!(world.slurm.hold(world.job))).await;
     world.pass(5000);
     assert_eq!((world.now().state, world.now().priority), (JobState::Pending, 0));
+    assert!(is_waiting(&world.now()) && world.events().await.is_empty(), "it was not let go");
+    assert!(world.context.board().cooling.contains_key(&world.job), "it is not asked again at once");
     assert!(world.slurm.release_hold(world.job));
+    world.let_go("g1,g2", |_| ()).await;
     world.pass(5000);
     assert_eq!(
         (world.now().state, world.now().gres.as_str()),
@@ -118,17 +124,80 @@ async fn whoever_left_the_pool_or_is_cancelled_meanwhile_is_left_alone() {
 }
 
 #[tokio::test]
-async fn its_own_begin_time_counts_and_a_restarted_one_waits_until_its_nodes_take_it() {
+async fn before_its_own_begin_time_nothing_is_done_and_a_restarted_one_waits_until_its_nodes_take_it() {
     let own = UnixTime::from_epoch(1_795_000_000 + 900);
     let world = World::new(|job| {
         job.admin_comment = job.admin_comment.replace("begin=0", &format!("begin={}", own.epoch()));
     });
     world.let_go("g1,g2", |_| ()).await;
-    assert_eq!(world.now().eligible_at, Some(own));
+    assert!(is_waiting(&world.now()) && world.events().await.is_empty());
     let job = Job { restart_count: 1, ..world.now() };
-    let mark = Mark { original_begin_epoch: 0, ..mark_of(&job).unwrap().clone() };
+    let mark = mark_of(&job).unwrap();
     let now = world.clock.now();
-    let begin = |job: &Job| updates::let_go(job, &mark, None, now).start_time.unwrap();
-    assert_eq!(begin(&job), now + updates::RESTART_PAUSE);
-    assert_eq!(begin(&Job { restart_count: 0, ..job }), now);
+    assert_eq!(updates::let_go(&job, mark, None, true, now).start_time, Some(own));
+    let mark = Mark { original_begin_epoch: 0, ..mark.clone() };
+    let begin = |job: &Job, at_once| updates::let_go(job, &mark, None, at_once, now).start_time.unwrap();
+    assert_eq!(begin(&job, true), now + updates::RESTART_PAUSE);
+    let first = Job { restart_count: 0, ..job };
+    assert_eq!((begin(&first, true), begin(&first, false)), (now, now + Duration::from_secs(3)));
+}
+
+#[tokio::test]
+async fn a_turn_that_is_over_is_not_acted_on() {
+    // Slurm has given one of its devices to somebody meanwhile, by a scan that came after the plan.
+    let world = World::new(|_| ());
+    let watch = Watch::new(Arc::clone(&world.context));
+    watch.tick().await.unwrap();
+    let start = JobStart { job_id: world.job, restart_count: 0 };
+    let turn = |gres_types: &str, planned_at| {
+        let gres_types = gres_types.parse().ok();
+        let turn = LetGo { start, gres_types, devices: Vec::new(), at_once: true };
+        LetGoTurns { planned_at: Some(planned_at), all: vec![turn] }
+    };
+    let planned_at = world.clock.now();
+    let pinned = vec![NodeName::new("n2")];
+    world.slurm.submit(FakeJob {
+        gres: "shard:g1:100".to_owned(),
+        required_nodes: pinned,
+        ..FakeJob::default()
+    });
+    world.pass(1000);
+    watch.tick().await.unwrap();
+    let release = Release::new(Arc::clone(&world.context));
+    world.context.board_mut().let_go = turn("g1,g2", planned_at);
+    release.tick().await.unwrap();
+    assert!(is_waiting(&world.now()), "g1 of n2 is another's");
+    // Nor one of long ago.
+    world.context.board_mut().let_go = turn("g2,g3", UnixTime::from_epoch(planned_at.epoch() - 11));
+    release.tick().await.unwrap();
+    assert!(is_waiting(&world.now()));
+    world.context.board_mut().let_go = turn("g2,g3", planned_at);
+    release.tick().await.unwrap();
+    assert_eq!(mark_of(&world.now()).unwrap().fallback, "g2,g3".parse().ok());
+}
+
+#[tokio::test]
+async fn one_that_was_let_go_and_lost_its_devices_is_let_go_with_others() {
+    let world = World::new(|_| ());
+    world.let_go("g0,g1", |_| ()).await;
+    // Before Slurm has looked, somebody whom nobody expected.
+    world
+        .slurm
+        .foreign_update(
+            &[world.job],
+            &JobUpdate {
+                start_time: Some(world.clock.now() + Duration::from_secs(2)),
+                ..JobUpdate::default()
+            },
+        )
+        .unwrap();
+    world.slurm.submit(FakeJob { gres: "shard:g0:100".to_owned(), ..FakeJob::default() });
+    world.pass(5000);
+    assert_eq!(world.now().state, JobState::Pending);
+    world.let_go("g2,g3", |_| ()).await;
+    world.pass(5000);
+    assert_eq!(
+        (world.now().state, world.now().gres.as_str()),
+        (JobState::Running, "shard:g2:100,shard:g3:100")
+    );
 }

@@ -80,6 +80,58 @@ fn of_several_nodes_those_devices_are_set_apart_that_will_be_free_first() {
 }
 
 #[test]
+fn it_begins_at_once_where_slurm_could_give_it_nothing_that_is_anothers() {
+    // Of n2 and n3 two are free, of n1 all: nothing is left over where it goes, and Slurm would take n1 as well.
+    let devices = || {
+        let mut devices = ["n1", "n2", "n3"].map(four).concat();
+        for (place, node, name) in [(6, "n2", "g2"), (7, "n2", "g3"), (10, "n3", "g2"), (11, "n3", "g3")] {
+            devices[place] = held(node, name, 50, 1000);
+        }
+        devices
+    };
+    let at_once = |devices: Vec<DeviceView>, others: Vec<WaitingJob>| {
+        let queue = [on_nodes(1, 2, 2)].into_iter().chain(others);
+        let plan = planned(&view(devices, queue.collect()));
+        let nodes: Vec<&str> =
+            plan.let_go[0].nodes().into_iter().map(pillion_core::NodeName::as_str).collect();
+        assert_eq!(nodes, ["n2", "n3"]);
+        plan.let_go[0].at_once
+    };
+    assert!(at_once(devices(), Vec::new()));
+    assert!(!at_once(devices(), vec![wide(2, 4)]), "it is given n1 in the same plan");
+    // So it is where somebody was given one of them by the plan before, and does not run yet; who runs there is in Slurm's books.
+    for (is_running, expected) in [(false, false), (true, true)] {
+        let mut devices = devices();
+        devices[0] = held("n1", "g0", 60, 1000);
+        devices[0].tenants[0].is_running = is_running;
+        assert_eq!(at_once(devices, Vec::new()), expected);
+    }
+}
+
+#[test]
+fn one_that_was_let_go_and_lost_its_devices_goes_elsewhere() {
+    let mut devices = ["n1", "n2"].map(four).concat();
+    let claimed = |devices: &[DeviceView], waits: Option<WaitingJob>| {
+        let mut view = view(devices.to_vec(), vec![job(2, "heavy"), job(3, "heavy")]);
+        let claim = AloneClaim { gres_types: "g0,g1".parse().ok(), node_count: 2, ..claim(900) };
+        view.alone_claims = vec![AloneClaim { waits: waits.map(Box::new), ..claim }];
+        planned(&view)
+    };
+    let waits = || Some(on_nodes(900, 2, 2));
+    // Its own are free: Slurm is about to start it.
+    assert_eq!(let_go(&claimed(&devices, waits())), [""; 0]);
+    devices[0] = held("n1", "g0", 50, 1000);
+    assert_eq!(let_go(&claimed(&devices, None)), [""; 0], "a moment ago");
+    let plan = claimed(&devices, waits());
+    assert_eq!(let_go(&plan), ["900 g2,g3"]);
+    assert_eq!(places(&plan), ["2 n1:g1", "3 n2:g0"], "what it gave up is for others");
+    // Nothing else is free: it keeps its place in front of all.
+    devices[7] = held("n2", "g3", 51, 1000);
+    devices[2] = held("n1", "g2", 52, 1000);
+    assert_eq!(let_go(&claimed(&devices, waits())), [""; 0]);
+}
+
+#[test]
 fn devices_on_several_nodes_are_set_apart_until_the_last_is_free() {
     let mut devices: Vec<DeviceView> = four("n1").into_iter().chain(four("n2")).collect();
     devices[6] = held("n2", "g2", 50, 1000);
