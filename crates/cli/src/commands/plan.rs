@@ -102,18 +102,23 @@ fn show(plan: &Plan, names: &Names) -> Answer {
             table.push(start_line(pairing, member));
         }
     }
+    let is_let_go = |job_id| plan.let_go.iter().any(|one| one.start.job_id == job_id);
     for left in &plan.left_waiting {
-        let mut row = vec![left.job_id.to_string(), "waits".to_owned()];
+        let what = if is_let_go(left.job_id) { "starts" } else { "waits" };
+        let mut row = vec![left.job_id.to_string(), what.to_owned()];
         row.extend(std::iter::repeat_n(String::new(), COLUMNS.len() - 3));
         row.push(format!("{}: {}", left.reason, left.text));
         table.push(row);
     }
-    let starts: usize = plan.pairings.iter().map(|pairing| pairing.members.len()).sum();
+    let paired: usize = plan.pairings.iter().map(|pairing| pairing.members.len()).sum();
+    let let_go = plan.left_waiting.iter().filter(|left| is_let_go(left.job_id)).count();
+    let places = plan.pairings.len() + plan.let_go.iter().map(|one| one.devices.len()).sum::<usize>();
+    let (starts, waits) = (paired + let_go, plan.left_waiting.len() - let_go);
     let summary = format!(
         "{} would start on {}, {} would wait (revision {})",
         format::counted(starts, "job"),
-        format::counted(plan.pairings.len(), "device"),
-        format::counted(plan.left_waiting.len(), "job"),
+        format::counted(places, "device"),
+        format::counted(waits, "job"),
         plan.parent_revision
     );
     let blocks = vec![Block::Table(table.clone(), 0), Block::Line(summary)];
