@@ -61,8 +61,9 @@ struct Lived {
     tenants_peak: usize,
     /// The most devices of one start.
     width_peak: usize,
-    /// The most nodes of one start.
-    nodes_peak: usize,
+    /// How many on both nodes started that were let go, and of these with other devices than they had waited with.
+    let_go_count: usize,
+    moved_count: usize,
     /// How often two starts shared several devices.
     sets_shared: usize,
     /// How often a guest was seen beside an interactive job.
@@ -91,8 +92,9 @@ struct Tally {
     sharing: u64,
     crowded: u64,
     wide: u64,
-    /// And with one on several nodes.
+    /// And with one on both nodes that was let go; of all of these, how many had other devices than they had waited with.
     spread: u64,
+    moved: u64,
     sets: u64,
     /// Seeds with a guest beside an interactive job.
     accompanied: u64,
@@ -111,7 +113,8 @@ impl Tally {
                 self.sharing += u64::from(lived.shared_starts >= 2);
                 self.crowded += u64::from(lived.tenants_peak > 2);
                 self.wide += u64::from(lived.width_peak > 1);
-                self.spread += u64::from(lived.nodes_peak > 1);
+                self.spread += u64::from(lived.let_go_count > 0);
+                self.moved += lived.moved_count as u64;
                 self.sets += u64::from(lived.sets_shared > 0);
                 self.accompanied += u64::from(lived.accompanied_count > 0);
                 self.requeued += lived.requeued_count as u64;
@@ -139,6 +142,7 @@ impl Tally {
             && self.crowded * 100 > seeds
             && self.wide * 2 > seeds
             && self.spread * 4 > seeds
+            && self.moved * 50 > seeds
             && self.sets * 20 > seeds
             && self.accompanied * 5 > seeds
             && self.requeued * 10 > seeds
@@ -156,6 +160,7 @@ impl std::fmt::Display for Tally {
             crowded,
             wide,
             spread,
+            moved,
             sets,
             accompanied,
             requeued,
@@ -166,7 +171,7 @@ impl std::fmt::Display for Tally {
         } = self;
         write!(
             out,
-            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {wide} with one that had several, {spread} with one on two nodes, {sets} with two that shared several, {accompanied} with a guest beside an interactive job, {requeued} starts that died \
+            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {wide} with one that had several, {spread} with one on two nodes that was let go ({moved} with other devices), {sets} with two that shared several, {accompanied} with a guest beside an interactive job, {requeued} starts that died \
              with their partner and were started again, {sent_back} that were sent back, {made_room} of guests that made room; the store forgot {forgotten} times; {} failed",
             failed.len()
         )
@@ -192,7 +197,8 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
         shared_starts,
         tenants_peak,
         width_peak,
-        nodes_peak,
+        let_go_count,
+        moved_count,
         sets_shared,
         accompanied_count,
         requeued_count,
@@ -209,7 +215,8 @@ fn run_world(mut world: World, is_verbose: bool) -> Result<Lived, String> {
             shared_starts,
             tenants_peak,
             width_peak,
-            nodes_peak,
+            let_go_count,
+            moved_count,
             sets_shared,
             accompanied_count,
             requeued_count,

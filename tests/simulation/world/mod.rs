@@ -86,8 +86,9 @@ pub(crate) struct World {
     pub(crate) walled_peak: usize,
     /// The most devices that one start had, likewise.
     pub(crate) width_peak: usize,
-    /// The most nodes of one start.
-    pub(crate) nodes_peak: usize,
+    /// How many on both nodes started that were let go, and of these with other devices than they had waited with.
+    pub(crate) let_go_count: usize,
+    pub(crate) moved_count: usize,
     /// How often a guest was seen beside an interactive job, likewise.
     pub(crate) accompanied_count: usize,
     /// How often two starts were seen that shared several devices, likewise.
@@ -119,7 +120,7 @@ impl World {
         // A node without shards, for jobs that leave the pool.
         let mut outside = FakeNode::pool("w1", 8);
         outside.devices.values_mut().for_each(|shards| *shards = 0);
-        let nodes = vec![FakeNode::pool("n1", 3), FakeNode::pool("n2", 2), outside];
+        let nodes = vec![FakeNode::pool("n1", 3), FakeNode::pool("n2", 3), outside];
         let partitions =
             vec![FakePartition::new("shared", &["n1", "n2"]), FakePartition::new(OUTSIDE, &["w1"])];
         let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), nodes, partitions, now));
@@ -159,7 +160,7 @@ impl World {
             store: Arc::new(MemoryStore::new()),
             settings,
             schedulers: Vec::new(),
-            nodes: vec![Node::new("n1", "h200", 3), Node::new("n2", "max-1550", 2)],
+            nodes: vec![Node::new("n1", "h200", 3), Node::new("n2", "max-1550", 3)],
             works: BTreeMap::new(),
             dying: Vec::new(),
             victims: BTreeMap::new(),
@@ -180,7 +181,8 @@ impl World {
             sent_back_count: 0,
             walled_peak: 0,
             width_peak: 0,
-            nodes_peak: 0,
+            let_go_count: 0,
+            moved_count: 0,
             accompanied_count: 0,
             sets_shared: 0,
             is_cut: false,
@@ -282,7 +284,12 @@ impl World {
         let (_, shards) = job.shards().next().expect("pool jobs hold shards");
         let (now, work) = (self.now, self.works[&job.id].clone());
         let of_nodes = self.slurm.devices_of(job.id);
-        self.nodes_peak = self.nodes_peak.max(of_nodes.len());
+        // Those that Slurm started without us show nothing.
+        if job.mark.as_ref().is_ok_and(|mark| mark.as_ref().is_some_and(|mark| mark.let_go.is_some())) {
+            self.let_go_count += usize::from(of_nodes.len() > 1);
+            self.moved_count +=
+                usize::from(of_nodes[0].1.len() > 1 && !job.gres.starts_with("shard:g0:100,shard:g1:100"));
+        }
         for (name, gres_types) in of_nodes {
             self.width_peak = self.width_peak.max(gres_types.len());
             self.note(format!("start {} on {name} {gres_types:?} with {}", job.start(), job.gres));
