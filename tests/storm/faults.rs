@@ -30,8 +30,6 @@ const NODE_RECOVERY_SECONDS: f64 = 30.0;
 /// Slurm's own reason for a drain: a slurmctld that was killed has forgotten a start, makes it again on the node that still runs
 /// it, and takes the node for mad. Plain jobs' nodes get it as ours do; an admin resumes them.
 const FORGOTTEN_START: &str = "Duplicate jobid";
-/// So long after slurmctld is back it may still make a start that it had forgotten: where nodes are full it comes to it late.
-const FORGOTTEN_START_SECONDS: f64 = 600.0;
 /// The admin looks after a drained node so long after it was seen so.
 const ADMIN_SECONDS: f64 = 15.0;
 /// A scheduler or an agent that cannot work ends, and is started again, while what it needs is broken and shortly after.
@@ -40,7 +38,7 @@ const DAEMON_RECOVERY_SECONDS: f64 = 20.0;
 const STILL_SECONDS: f64 = 75.0;
 /// But Slurm itself holds a requeued job back for two minutes.
 const REQUEUE_SECONDS: f64 = 140.0;
-/// The longest that a queue may take to drain.
+/// The longest that a queue may take to drain; or as long as it took to come, where that was longer.
 const DRAIN_SECONDS_MAX: f64 = 1500.0;
 
 /// What was seen from outside.
@@ -66,10 +64,10 @@ impl Seen {
         self.outages.iter().any(|outage| is_it(outage.broken) && now < outage.span.until + recovery)
     }
 
-    /// Whether slurmctld was killed not long ago.
+    /// Whether slurmctld was ever killed: a start that it forgot it makes again when the job's turn comes, however late that is.
     fn has_forgotten_starts(&self) -> bool {
         let is_killed = |broken| broken == Broken::Process(Part::Slurmctld, How::Kill);
-        self.broken_now(is_killed, FORGOTTEN_START_SECONDS)
+        self.broken_now(is_killed, f64::INFINITY)
     }
 }
 
@@ -380,6 +378,7 @@ pub(crate) fn drain(
 ) -> BTreeMap<String, JobSeen> {
     cancel_the_impossible(clients, journal);
     let begun = journal.elapsed();
+    let longest = DRAIN_SECONDS_MAX.max(begun);
     let still = if journal.has_requeued_since(begun - REQUEUE_SECONDS) || !seen.outages.is_empty() {
         STILL_SECONDS + REQUEUE_SECONDS
     } else {
@@ -398,7 +397,7 @@ pub(crate) fn drain(
         if queue != before {
             (before, changed_at) = (queue, now);
         }
-        if now - changed_at > still || now - begun > DRAIN_SECONDS_MAX {
+        if now - changed_at > still || now - begun > longest {
             journal.note(epoch(), &format!("the queue does not drain: {}", before.replace('\n', ", ")));
             break;
         }
