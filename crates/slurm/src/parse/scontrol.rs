@@ -259,14 +259,18 @@ pub fn array_throttles(text: &str, arrays: &[u32], nonce: &str) -> BTreeMap<u32,
     throttles
 }
 
-/// The throttle of `array` from `scontrol show job -o ARRAY`. It stands before `JobName=`, the first text that a user
-/// wrote; a line that a name forges is that of a job of the same array's owner and can only slow his own.
+/// The throttle of `array` from `scontrol show job -o ARRAY`: one line tells it, that of the tasks which have no record of their own yet
+/// or, where each has, of the last one. It stands before `JobName=`, the first text that a user wrote; a line that a name forges is that
+/// of a job of the same array's owner and can only slow his own.
 fn array_throttle(text: &str, array: u32) -> Option<u32> {
     let wanted = format!("ArrayJobId={array}");
-    let mut heads = text.lines().filter_map(|line| line.split_once(" JobName=")).map(|(head, _)| head);
-    let head = heads.find(|head| head.starts_with("JobId=") && head.split(' ').any(|word| word == wanted))?;
-    let throttle = head.split(' ').find_map(|word| word.strip_prefix("ArrayTaskThrottle="))?;
-    small(throttle).filter(|most| *most > 0)
+    let heads = text.lines().filter_map(|line| line.split_once(" JobName=")).map(|(head, _)| head);
+    let mut of_array =
+        heads.filter(|head| head.starts_with("JobId=") && head.split(' ').any(|word| word == wanted));
+    of_array.find_map(|head| {
+        let throttle = head.split(' ').find_map(|word| word.strip_prefix("ArrayTaskThrottle="))?;
+        small(throttle).filter(|most| *most > 0)
+    })
 }
 
 fn some_number(text: &str) -> Option<u64> {
@@ -450,6 +454,9 @@ mod tests {
         assert_eq!(array_throttle(text, 89), Some(1));
         assert_eq!(array_throttle(text, 8), None);
         assert_eq!(array_throttle("JobId=91 ArrayJobId=89 ArrayTaskId=3 JobName=x\n", 89), None);
+        // Tasks that have records of their own do not tell it, and stand before the one that does.
+        let split = "JobId=91 ArrayJobId=89 ArrayTaskId=1 JobName=x\nJobId=89 ArrayJobId=89 ArrayTaskId=3 ArrayTaskThrottle=2 JobName=x\n";
+        assert_eq!(array_throttle(split, 89), Some(2));
     }
 
     #[test]
