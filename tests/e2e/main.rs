@@ -14,6 +14,7 @@ mod containers;
 mod control_groups;
 mod faults;
 mod fence;
+mod fidelity;
 mod first_runs;
 mod gangs;
 mod gangs_share;

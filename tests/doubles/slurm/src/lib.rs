@@ -2,10 +2,11 @@
 //!
 //! It does what Slurm 24.11.5 was seen to do, its awkward sides included (a refused update that leaves the node list
 //! applied, a pin that can never be met and sets the priority to 0, a requeue that keeps the shards of its lease).
-//! `tests/fidelity.rs` of this package holds that table. What it does not imitate: fair share, steps, most of backfill.
+//! [`behaviours`] is that table, and is run on real Slurm as well. What it does not imitate: fair share, steps, most of backfill.
 //!
 //! Time moves only in [`FakeSlurm::tick`]; what is due until then happens in order, at its own moment.
 
+pub mod behaviours;
 mod disk;
 mod fence;
 mod request;
@@ -276,7 +277,7 @@ impl Slurm for FakeSlurm {
     async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {
         let mut world = self.world();
         let up = world.up("scontrol");
-        if up.is_ok() && which == Requeued::Running && world.is_ended(job) {
+        if up.is_ok() && which == Requeued::Running && !world.runs_still(job) {
             return Ok(());
         }
         let answer = up.and_then(|()| world.requeue(job));

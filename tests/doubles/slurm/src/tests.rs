@@ -1,5 +1,7 @@
 //! What the table of behaviours cannot ask of a real cluster: time, failures, and the journal.
 
+mod fidelity;
+
 use super::*;
 use pillion_slurm::{JobState, ReasonKind};
 use std::time::Duration;

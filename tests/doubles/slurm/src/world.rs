@@ -332,10 +332,13 @@ impl World {
         Ok(())
     }
 
-    /// Whether somebody has ended it: `scontrol requeue Incomplete` then does nothing, and says nothing.
-    pub(super) fn is_ended(&self, id: SlurmJobId) -> bool {
+    /// Whether it runs, or is none that is known; of one that waits, or that somebody has ended, `scontrol requeue Incomplete` does nothing
+    /// and says nothing.
+    pub(super) fn runs_still(&self, id: SlurmJobId) -> bool {
         let record = self.records.get(&id);
-        record.is_some_and(|record| matches!(record.state, JobState::Completing | JobState::Ended(_)))
+        record.is_none_or(|record| {
+            matches!(record.state, JobState::Running | JobState::Suspended | JobState::Other(_))
+        })
     }
 
     /// Preempted: requeued, or over where that is not allowed.

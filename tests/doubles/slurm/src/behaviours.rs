@@ -1,16 +1,87 @@
-//! What Slurm does, as a table over the trait: the fake must do the same as 24.11.5 was seen to do.
-//!
-//! The second test runs the same table on a real private cluster, where `PILLION_TEST_SLURM_BIN` names one (see `beds`).
+//! What Slurm does, as a table over its trait: the double must do the same as Slurm was seen to do. The double's own test runs it on
+//! the double, in virtual time; `tests/e2e/fidelity.rs` runs it on whichever real Slurm the end-to-end tests have.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a table of tests fails by panicking")]
 
-mod beds;
-
-use beds::{Bed, FakeBed, RealBed};
+use crate::{FakeArray, FakeJob};
+use async_trait::async_trait;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
-use pillion_fake_slurm::{FakeArray, FakeJob};
-use pillion_slurm::{JobState, JobUpdate, NodeAvailability, ReasonKind, Requeued, SlurmError};
+use pillion_slurm::{Job, JobState, JobUpdate, NodeAvailability, ReasonKind, Requeued, Slurm, SlurmError};
 use std::time::Duration;
+
+/// Whether a job is as it should be.
+pub type JobTest = for<'a> fn(&'a Job) -> bool;
+
+/// A cluster of n1 (features fast, h100) and n2 (slow), each with 8 CPUs, 8000 MiB, devices g0 and g1 of 100 shards and
+/// 500 lscratch, in the partitions `shared` and `urgent`.
+#[async_trait]
+pub trait Bed: Sync {
+    /// Slurm.
+    fn slurm(&self) -> &dyn Slurm;
+    /// What time it is there.
+    fn now(&self) -> UnixTime;
+    /// Submits; the program sleeps.
+    async fn submit(&self, job: FakeJob) -> SlurmJobId;
+    /// Ends a job.
+    async fn cancel(&self, job: SlurmJobId);
+    /// `scontrol hold`.
+    async fn hold(&self, job: SlurmJobId);
+    /// `scontrol release`.
+    async fn release(&self, job: SlurmJobId);
+    /// Drains a node, or resumes it.
+    async fn drain(&self, node: &str, on: bool);
+    /// Lets a little time pass.
+    async fn wait(&self);
+
+    /// The job as Slurm prints it.
+    async fn job(&self, id: SlurmJobId) -> Job {
+        let scan = self.slurm().jobs(&[]).await.unwrap();
+        assert_eq!(scan.dropped_line_count, 0);
+        let found = scan.jobs.iter().find(|job| job.id == id);
+        found.unwrap_or_else(|| panic!("{id} is not listed")).as_ref().clone()
+    }
+
+    /// Waits until the job is as it should be.
+    async fn until(&self, id: SlurmJobId, what: &str, is_so: JobTest) -> Job {
+        for _ in 0..300 {
+            let job = self.job(id).await;
+            if is_so(&job) {
+                return job;
+            }
+            self.wait().await;
+        }
+        panic!("{id} is not {what}: {:#?}", self.job(id).await)
+    }
+
+    /// Waits until it runs.
+    async fn running(&self, id: SlurmJobId) -> Job {
+        self.until(id, "running", |job| job.state == JobState::Running).await
+    }
+
+    /// Waits until the scheduler has looked at it and let it wait.
+    async fn looked_at(&self, id: SlurmJobId) -> Job {
+        let looked =
+            |job: &Job| job.state == JobState::Pending && job.reason != pillion_slurm::ReasonKind::None;
+        self.until(id, "looked at and waiting", looked).await
+    }
+
+    /// Ends all jobs and waits until nothing is booked.
+    async fn clear(&self) {
+        for _ in 0..300 {
+            let jobs = self.slurm().jobs(&[]).await.unwrap().jobs;
+            let left: Vec<_> =
+                jobs.into_iter().filter(|job| !matches!(job.state, JobState::Ended(_))).collect();
+            if left.is_empty() {
+                return;
+            }
+            for job in left.iter().filter(|job| job.state != JobState::Completing) {
+                self.cancel(job.id).await;
+            }
+            self.wait().await;
+        }
+        panic!("jobs do not end")
+    }
+}
 
 fn waiting(bed: &dyn Bed, gres: &str) -> FakeJob {
     FakeJob { begin: Some(bed.now() + Duration::from_hours(1)), ..job(gres) }
@@ -163,9 +234,10 @@ async fn a_requeue_keeps_the_shards_and_the_pin(bed: &dyn Bed) {
     assert_eq!(job.required_nodes, [NodeName::new("n2")]);
     let delay = job.eligible_at.unwrap().epoch() - before;
     assert!((120..=124).contains(&delay), "{delay}");
-    for which in [Requeued::Running, Requeued::Over] {
-        assert!(refusal(bed.slurm().requeue(id, which).await).contains("pending"));
-    }
+    assert!(refusal(bed.slurm().requeue(id, Requeued::Over).await).contains("pending"));
+    // Who means one that runs is not told that it waits.
+    bed.slurm().requeue(id, Requeued::Running).await.unwrap();
+    assert_eq!(bed.job(id).await.restart_count, 1);
     update(bed, id, &start(bed.now())).await.unwrap();
     bed.running(id).await;
     bed.cancel(id).await;
@@ -249,6 +321,27 @@ async fn shards_and_whole_devices_exclude_each_other(bed: &dyn Bed) {
     bed.running(gpu).await;
     let shards = bed.submit(pinned("shard:g0:1", "n1")).await;
     assert!(matches!(bed.looked_at(shards).await.reason, ReasonKind::Resources(_)));
+}
+
+async fn a_list_is_booked_on_each_of_its_nodes(bed: &dyn Bed) {
+    let other = bed.submit(pinned("shard:g0:10", "n1")).await;
+    bed.running(other).await;
+    let on_both = |gres: &str| FakeJob { node_count: 2, ..waiting(bed, gres) };
+    let moved = bed.submit(on_both("shard:g0:100")).await;
+    let stays = bed.submit(on_both("shard:g0:100")).await;
+    // It is let go with the other device, and begins at once.
+    let let_go = JobUpdate { start_time: Some(bed.now()), ..gres("shard:g1:100") };
+    update(bed, moved, &let_go).await.unwrap();
+    update(bed, stays, &start(bed.now())).await.unwrap();
+    let job = bed.running(moved).await;
+    assert_eq!(job.nodes, [NodeName::new("n1"), NodeName::new("n2")]);
+    assert_eq!(job.cpus, 2, "of both nodes");
+    for node in bed.slurm().nodes().await.unwrap() {
+        assert_eq!(node.shards.values().last(), Some(&(100, 100)), "{}", node.name);
+    }
+    assert!(matches!(bed.looked_at(stays).await.reason, ReasonKind::Resources(_)));
+    bed.cancel(other).await;
+    bed.running(stays).await;
 }
 
 async fn a_pin_waits_for_its_node(bed: &dyn Bed) {
@@ -344,7 +437,6 @@ async fn a_dependency_is_still_waited_for(bed: &dyn Bed) {
     assert!(!bed.running(second).await.has_dependency);
 }
 
-/// Runs every row on an empty cluster.
 /// What users may call their jobs stands in no other job's name, and nobody else's job comes of it.
 async fn names_are_whole_and_make_no_jobs(bed: &dyn Bed) {
     let long = "x".repeat(1000);
@@ -374,7 +466,11 @@ macro_rules! table {
     )*};
 }
 
-async fn behaviours(bed: &dyn Bed) {
+/// Runs every row, each on an empty cluster.
+///
+/// # Panics
+/// Where Slurm does otherwise.
+pub async fn behaviours(bed: &dyn Bed) {
     bed.clear().await;
     table! { bed;
         one_refused_job_does_not_keep_the_others
@@ -388,6 +484,7 @@ async fn behaviours(bed: &dyn Bed) {
         a_waiting_job_keeps_later_ones_off_its_node
         untyped_shards_take_the_first_device_with_room
         shards_and_whole_devices_exclude_each_other
+        a_list_is_booked_on_each_of_its_nodes
         a_pin_waits_for_its_node
         an_array_throttle_keeps_a_released_task_waiting
         tasks_of_an_array_are_listed_each_as_it_is
@@ -396,17 +493,4 @@ async fn behaviours(bed: &dyn Bed) {
         a_dependency_is_still_waited_for
         names_are_whole_and_make_no_jobs
     }
-}
-
-#[tokio::test]
-async fn the_fake_behaves_as_slurm_does() {
-    behaviours(&FakeBed::new()).await;
-}
-
-#[tokio::test]
-#[ignore = "needs a private Slurm cluster: PILLION_TEST_SLURM_BIN"]
-async fn slurm_behaves_as_the_table_says() {
-    let bed =
-        RealBed::from_environment().expect("PILLION_TEST_SLURM_BIN names a directory with Slurm's programs");
-    behaviours(&bed).await;
 }
