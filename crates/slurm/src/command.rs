@@ -184,7 +184,8 @@ impl CommandSlurm {
             let nonce = nonce();
             let lines = scontrol::throttle_questions(some, &nonce);
             // An array that ended meanwhile, or a failure: nothing is known, and it is asked again at the next scan.
-            let Ok(text) = self.runner.ask_lines("scontrol", &[], &lines).await else { break };
+            // The option is the program's: among its own commands `show job -o 7` has a word too many.
+            let Ok(text) = self.runner.ask_lines("scontrol", &["-o"], &lines).await else { break };
             let (found, asked_at) = (scontrol::array_throttles(&text, some, &nonce), Instant::now());
             throttles.extend(found.into_iter().map(|(array, throttle)| (array, (asked_at, throttle))));
         }

@@ -234,7 +234,7 @@ pub fn version(text: &str) -> Option<SlurmVersion> {
 /// fresh, so that no text which a user wrote can end an answer.
 pub(crate) fn throttle_questions(arrays: &[u32], nonce: &str) -> Vec<String> {
     let questions =
-        arrays.iter().flat_map(|array| [format!("show job -o {array}"), format!("show hostnames {nonce}")]);
+        arrays.iter().flat_map(|array| [format!("show job {array}"), format!("show hostnames {nonce}")]);
     questions.collect()
 }
 
@@ -259,7 +259,7 @@ pub fn array_throttles(text: &str, arrays: &[u32], nonce: &str) -> BTreeMap<u32,
     throttles
 }
 
-/// The throttle of `array` from `scontrol show job -o ARRAY`: one line tells it, that of the tasks which have no record of their own yet
+/// The throttle of `array` from `scontrol -o`, asked to `show job ARRAY`: one line tells it, that of the tasks which have no record of their own yet
 /// or, where each has, of the last one. It stands before `JobName=`, the first text that a user wrote; a line that a name forges is that
 /// of a job of the same array's owner and can only slow his own.
 fn array_throttle(text: &str, array: u32) -> Option<u32> {
@@ -462,15 +462,12 @@ mod tests {
     #[test]
     fn throttles_of_many_arrays_at_once() {
         let asked = throttle_questions(&[89, 90], "fenced");
-        assert_eq!(
-            asked,
-            ["show job -o 89", "show hostnames fenced", "show job -o 90", "show hostnames fenced"]
-        );
+        assert_eq!(asked, ["show job 89", "show hostnames fenced", "show job 90", "show hostnames fenced"]);
         // What scontrol 24.11 prints where it is asked on its standard input, and what it prints without readline. The name
         // of the first array forges a line of the second one, of somebody else, and the end of an answer.
         let forged = "JobId=91 ArrayJobId=89 ArrayTaskThrottle=1 JobName=x\nnonce\nJobId=9 ArrayJobId=90 ArrayTaskThrottle=7 JobName=";
         let with_echo = format!(
-            "scontrol: show job -o 89\n{forged}\nscontrol: show hostnames fenced\nfenced\nscontrol: show job -o 90\n\
+            "scontrol: show job 89\n{forged}\nscontrol: show hostnames fenced\nfenced\nscontrol: show job 90\n\
              JobId=95 ArrayJobId=90 ArrayTaskId=3 JobName=y\nscontrol: show hostnames fenced\nfenced\nscontrol: quit\n"
         );
         let without = format!(
