@@ -117,12 +117,16 @@ impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let now = UnixTime::from_epoch(BEGIN);
         let clock = Arc::new(ManualClock::new(now));
-        // A node without shards, for jobs that leave the pool.
-        let mut outside = FakeNode::pool("w1", 8);
-        outside.devices.values_mut().for_each(|shards| *shards = 0);
-        let nodes = vec![FakeNode::pool("n1", 3), FakeNode::pool("n2", 3), outside];
+        // Nodes without shards, for jobs that leave the pool, on both nodes too.
+        let outside = ["w1", "w2"].map(|name| {
+            let mut node = FakeNode::pool(name, 8);
+            node.devices.values_mut().for_each(|shards| *shards = 0);
+            node
+        });
+        let mut nodes = vec![FakeNode::pool("n1", 3), FakeNode::pool("n2", 3)];
+        nodes.extend(outside);
         let partitions =
-            vec![FakePartition::new("shared", &["n1", "n2"]), FakePartition::new(OUTSIDE, &["w1"])];
+            vec![FakePartition::new("shared", &["n1", "n2"]), FakePartition::new(OUTSIDE, &["w1", "w2"])];
         let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), nodes, partitions, now));
         let line = Arc::new(FaultySlurm::new(Arc::clone(&slurm), Arc::clone(&clock)));
         let mut settings = Settings { bound: Duration::from_secs(BOUND_SECONDS), ..Settings::default() };
