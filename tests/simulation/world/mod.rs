@@ -117,17 +117,7 @@ impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let now = UnixTime::from_epoch(BEGIN);
         let clock = Arc::new(ManualClock::new(now));
-        // Nodes without shards, for jobs that leave the pool, on both nodes too.
-        let outside = ["w1", "w2"].map(|name| {
-            let mut node = FakeNode::pool(name, 8);
-            node.devices.values_mut().for_each(|shards| *shards = 0);
-            node
-        });
-        let mut nodes = vec![FakeNode::pool("n1", 3), FakeNode::pool("n2", 3)];
-        nodes.extend(outside);
-        let partitions =
-            vec![FakePartition::new("shared", &["n1", "n2"]), FakePartition::new(OUTSIDE, &["w1", "w2"])];
-        let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), nodes, partitions, now));
+        let slurm = Arc::new(slurm(now));
         let line = Arc::new(FaultySlurm::new(Arc::clone(&slurm), Arc::clone(&clock)));
         let mut settings = Settings { bound: Duration::from_secs(BOUND_SECONDS), ..Settings::default() };
         settings.policy.users = UserPolicy::Any;
@@ -359,6 +349,19 @@ impl World {
         let open = |id: &&SlurmJobId| !is_over(&self.slurm, **id);
         self.works.keys().filter(open).copied().collect()
     }
+}
+
+/// The pool, and nodes without shards for jobs that leave it: two of each, for some are on both nodes.
+fn slurm(now: UnixTime) -> FakeSlurm {
+    let outside = ["w1", "w2"].map(|name| {
+        let mut node = FakeNode::pool(name, 8);
+        node.devices.values_mut().for_each(|shards| *shards = 0);
+        node
+    });
+    let nodes = ["n1", "n2"].map(|name| FakeNode::pool(name, 3)).into_iter().chain(outside);
+    let partitions =
+        vec![FakePartition::new("shared", &["n1", "n2"]), FakePartition::new(OUTSIDE, &["w1", "w2"])];
+    FakeSlurm::new(FakeSettings::default(), nodes.collect(), partitions, now)
 }
 
 fn is_outside(job: &pillion_slurm::Job) -> bool {

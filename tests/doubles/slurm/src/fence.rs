@@ -60,17 +60,11 @@ fn refusal(
     if !in_pool {
         return Some("the job is not in a pool");
     }
+    if new.alone && undoes {
+        return refusal_to_let_go(record, new, &old, now);
+    }
     if new.alone {
-        return match new.let_go.filter(|_| new.let_go != old.let_go) {
-            _ if !undoes => Some("the job carries another lease"),
-            None => None,
-            Some(_) if record.priority == 0 => Some("the job is held"),
-            Some((_, restarts)) if restarts != record.restart_count => Some("the job was started meanwhile"),
-            Some((at, _)) if at.abs_diff(now.epoch()) > RELEASE_AGE_SECONDS_MAX => {
-                Some("it was let go too long ago")
-            }
-            Some(_) => None,
-        };
+        return Some("the job carries another lease");
     }
     if new.again_lease_epoch != old.again_lease_epoch {
         let takes_back = old.lease_epoch.is_some() && new.again_lease_epoch == old.lease_epoch;
@@ -110,4 +104,16 @@ fn refusal(
         return Some("its account, QOS or partition is not what was decided on");
     }
     (lease.abs_diff(now.epoch()) > RELEASE_AGE_SECONDS_MAX).then_some("the release is out of date")
+}
+
+/// Of an undo that lets a job on several nodes go, and of no other.
+fn refusal_to_let_go(record: &Record, new: &Mark, old: &Mark, now: UnixTime) -> Option<&'static str> {
+    let (decided, restart_count) = new.let_go.filter(|_| new.let_go != old.let_go)?;
+    if record.priority == 0 {
+        return Some("the job is held");
+    }
+    if restart_count != record.restart_count {
+        return Some("the job was started meanwhile");
+    }
+    (decided.abs_diff(now.epoch()) > RELEASE_AGE_SECONDS_MAX).then_some("it was let go too long ago")
 }

@@ -200,9 +200,9 @@ impl<'v> Room<'v> {
 }
 
 /// Whether enough of these nodes have those names.
-fn is_on(names: &[Set], named: Option<Set>, node_count: u16) -> bool {
+fn is_on(of_rooms: &[Set], named: Option<Set>, node_count: u16) -> bool {
     let has = |own: &&Set| named.map_or(!own.is_empty(), |set| own.holds(set));
-    names.iter().filter(has).count() >= usize::from(node_count)
+    of_rooms.iter().filter(has).count() >= usize::from(node_count)
 }
 
 impl Alike {
@@ -424,11 +424,11 @@ impl<'v> Floor<'v> {
     fn alike(
         &self,
         job: &WaitingJob,
-        (free, names): (&[Vec<usize>], &[Set]),
+        (free, of_rooms): (&[Vec<usize>], &[Set]),
         named: Option<Set>,
     ) -> Option<Alike> {
-        let rooms = self.rooms.iter().zip(free).zip(names).enumerate();
-        let found = rooms.filter(|(_, (_, names))| named.is_none_or(|set| names.holds(set)));
+        let rooms = self.rooms.iter().zip(free).zip(of_rooms).enumerate();
+        let found = rooms.filter(|(_, (_, own))| named.is_none_or(|set| own.holds(set)));
         let found = found.filter_map(|(at, ((room, own), _))| {
             let spots = room.booked(own, named)?;
             Some((room.ways.reach(&spots), room.free_count() - spots.len(), at, spots))
@@ -543,8 +543,7 @@ impl<'v> Floor<'v> {
             for spot in &room.spots {
                 closed[spot.place] = match spot.use_ {
                     Use::Given => Some(GIVEN),
-                    Use::Free | Use::Held if room.is_kept => Some(KEPT),
-                    Use::Lent if room.is_kept => Some(KEPT),
+                    Use::Free | Use::Held | Use::Lent if room.is_kept => Some(KEPT),
                     Use::Free | Use::Held | Use::Lent => spot.apart_until.map(|_| SET_APART),
                     Use::Seated | Use::Closed => None,
                 };

@@ -68,14 +68,14 @@ pub(super) fn plan_around(
     }
     plan.let_go = let_go;
     for at in 0..plan.let_go.len() {
-        plan.let_go[at].at_once = !could_take_anothers(view, &plan, &plan.let_go[at]);
+        plan.let_go[at].at_once = !could_take_what_is_given(view, &plan, &plan.let_go[at]);
     }
     plan
 }
 
 /// Whether Slurm could start this job, which is pinned to no node, on devices that somebody else is about to start on: of another node
 /// that nobody runs on yet, some of which this plan or one before gave away.
-fn could_take_anothers(view: &ClusterView, plan: &Plan, one: &LetGo) -> bool {
+fn could_take_what_is_given(view: &ClusterView, plan: &Plan, one: &LetGo) -> bool {
     let given: BTreeSet<(&NodeName, &GresType)> = plan
         .pairings
         .iter()

@@ -1,6 +1,8 @@
 //! A full queue of jobs of 1, 2, 4 and 2 x 4 devices, none of which shares, planned as it comes and served by plain Slurm's rule, both in
 //! virtual time: whoever asks for whole devices is to see no difference. On real Slurm it is `tests/bench queue-mixed`.
 
+#![expect(clippy::cast_precision_loss, reason = "some hundred jobs of some hours")]
+
 use super::{held, on};
 use crate::model::Contention;
 use crate::planner::plan;
@@ -32,14 +34,14 @@ struct Job {
     node_count: usize,
     submitted_at: f64,
     run_seconds: f64,
-    limit_seconds: f64,
+    limit_seconds: u64,
 }
 
 /// How long jobs run, and their limits.
 #[derive(Clone)]
 struct Span {
     run_seconds: std::ops::Range<f64>,
-    limit_seconds: std::ops::Range<f64>,
+    limit_seconds: std::ops::Range<u64>,
 }
 
 fn queue(span: &Span, seed: u64) -> Vec<Job> {
@@ -64,7 +66,7 @@ fn queue(span: &Span, seed: u64) -> Vec<Job> {
             node_count: *node_count,
             submitted_at,
             run_seconds: chance.random_range(span.run_seconds.clone()),
-            limit_seconds: chance.random_range(span.limit_seconds.clone()).round(),
+            limit_seconds: chance.random_range(span.limit_seconds.clone()),
         }
     };
     (1..=JOBS).map(&mut draw).collect()
@@ -124,7 +126,7 @@ fn as_waiting(job: &Job) -> WaitingJob {
         // Nobody has seen it before, so it is alone.
         workload: WorkloadKey::new(format!("new-{}", job.id)),
         cpus: 1,
-        time_limit_seconds: Some(job.limit_seconds as u64),
+        time_limit_seconds: Some(job.limit_seconds),
         ..testing::job(job.id, "light")
     }
 }
@@ -146,7 +148,7 @@ impl Planned {
     fn give(&mut self, job: &Job, now: f64, node: usize, gres_types: &pillion_core::GresTypes) {
         for gres_type in gres_types {
             let spot = &mut self.holders[node][place(gres_type.as_str())];
-            let (ends_at, limit_at) = (now + job.run_seconds, now + job.limit_seconds);
+            let (ends_at, limit_at) = (now + job.run_seconds, now + job.limit_seconds as f64);
             assert!(spot.replace(Holder { id: job.id, ends_at, limit_at }).is_none(), "{gres_type} is taken");
         }
     }
@@ -212,7 +214,9 @@ fn room(job: &Job, free: [usize; NODES]) -> Option<[usize; NODES]> {
     nodes.sort_by_key(|node| free[*node]);
     nodes.truncate(job.node_count);
     let mut takes = [0; NODES];
-    nodes.iter().for_each(|node| takes[*node] = job.device_count);
+    for node in &nodes {
+        takes[*node] = job.device_count;
+    }
     (nodes.len() == job.node_count).then_some(takes)
 }
 
@@ -226,7 +230,7 @@ impl Plain {
     }
 
     fn start(&mut self, job: &Job, now: f64, takes: [usize; NODES]) {
-        let (ends_at, limit_at) = (now + job.run_seconds, now + job.limit_seconds);
+        let (ends_at, limit_at) = (now + job.run_seconds, now + job.limit_seconds as f64);
         self.runs.push(Run { ends_at, limit_at, takes });
     }
 
@@ -253,7 +257,7 @@ impl Plain {
         for job in waiting {
             let mut free = self.free();
             for (when, takes) in &reserved {
-                let is_in_time = now + job.limit_seconds <= *when;
+                let is_in_time = now + job.limit_seconds as f64 <= *when;
                 (0..NODES).filter(|node| takes[*node] > 0 && !is_in_time).for_each(|node| free[node] = 0);
             }
             if let Some(takes) = room(job, free) {
@@ -299,11 +303,8 @@ fn of(mut waits: Vec<f64>) -> [f64; 2] {
 
 #[test]
 fn nobody_who_asks_for_whole_devices_waits_longer_than_in_plain_slurm() {
-    let minutes =
-        |run_seconds, from: f64, to: f64| Span { run_seconds, limit_seconds: from * 60.0..to * 60.0 };
-    for span in
-        [minutes(3.0..20.0, 3.0, 8.0), minutes(30.0..120.0, 3.0, 8.0), minutes(600.0..7200.0, 240.0, 1440.0)]
-    {
+    let minutes = |run_seconds, from: u64, to: u64| Span { run_seconds, limit_seconds: from * 60..to * 60 };
+    for span in [minutes(3.0..20.0, 3, 8), minutes(30.0..120.0, 3, 8), minutes(600.0..7200.0, 240, 1440)] {
         let mut both: Vec<(Job, [f64; 2])> = Vec::new();
         for seed in 0..QUEUES {
             let jobs = queue(&span, seed);

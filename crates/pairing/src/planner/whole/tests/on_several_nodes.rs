@@ -80,7 +80,7 @@ fn of_several_nodes_those_devices_are_set_apart_that_will_be_free_first() {
 }
 
 #[test]
-fn it_begins_at_once_where_slurm_could_give_it_nothing_that_is_anothers() {
+fn it_begins_at_once_where_slurm_could_give_it_nothing_that_others_get() {
     // Of n2 and n3 two are free, of n1 all: nothing is left over where it goes, and Slurm would take n1 as well.
     let devices = || {
         let mut devices = ["n1", "n2", "n3"].map(four).concat();
