@@ -52,7 +52,9 @@ impl Engine {
         let begun = Instant::now();
         let Some(scan) = self.context.fresh_scan() else { return Ok(()) };
         let (mut view, profiles) = self.view(&scan).await?;
-        if view.waiting.is_empty() {
+        // One that was let go and lost its devices is looked after also where nobody else waits.
+        let is_stuck = view.alone_claims.iter().any(|claim| claim.waits.is_some());
+        if view.waiting.is_empty() && !is_stuck {
             self.context.board_mut().reason_counts.clear();
             self.context.board_mut().planned_at = Some(scan.at);
             return self.make_room(&view, &Plan::empty(view.revision), &scan).await;
