@@ -1,66 +1,24 @@
 //! The pool while the queue is walked: which devices are free, when the others will be, and for whom some are set apart. Must not know
 //! who shares with whom.
 
-use super::alike::{Names, Set};
+mod room;
+mod several;
+
+use super::alike::Names;
 use super::ends_at;
 use super::near::{Reach, Ways, choose};
 use super::words::{GIVEN, KEPT, SET_APART, Wait};
 use crate::planner::admit::matches_device;
-use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, WaitingJob};
-use pillion_core::{GresType, GresTypes, NodeName, UnixTime};
+use crate::view::{AloneClaim, ClusterView, WaitingJob};
+use pillion_core::{NodeName, UnixTime};
+use room::{Due, FAR, Room, Spot, Use, soonest};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// When somebody ends of whom nobody knows when: later than any time limit, so that whoever has one ends before.
-const FAR: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// Of the time until devices that are set apart are all free, by time limits, the part in which those must end who are lent one of
 /// them. Most jobs end long before their limits, so that the devices fall free sooner than that, and who was lent one would be in the way
 /// (`tests/beside_slurm.rs` shows what the whole of it would cost those who wait).
 const LENT_FRACTION: f64 = 2.0 / 3.0;
-
-/// A device while the queue is walked.
-struct Spot<'v> {
-    /// Its place in the view.
-    place: usize,
-    device: &'v DeviceView,
-    /// Its name, among those of the pool.
-    name: Set,
-    use_: Use,
-    /// When it is wholly free, by time limits; now where it is.
-    free_at: UnixTime,
-    /// Set apart: only for those who end by then.
-    apart_until: Option<UnixTime>,
-}
-
-/// What becomes of a device in this plan.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
-    /// Nobody is there, and nobody was seated there.
-    Free,
-    /// Somebody runs there, or is about to.
-    Held,
-    /// A job that may share was seated there.
-    Seated,
-    /// The same where it was set apart: the job ends in time.
-    Lent,
-    /// A job that shares with nobody gets it.
-    Given,
-    /// It takes nothing.
-    Closed,
-}
-
-/// A node while the queue is walked.
-struct Room<'v> {
-    node: &'v NodeView,
-    cpus_free: u32,
-    memory_mib_free: u64,
-    /// For a job that lacks CPUs or memory only.
-    is_kept: bool,
-    spots: Vec<Spot<'v>>,
-    /// Of the devices of `spots`, in their order.
-    ways: Ways,
-}
 
 pub(super) struct Floor<'v> {
     now: UnixTime,
@@ -84,169 +42,6 @@ pub(super) enum Found {
     /// Places of its devices in the view, those of one node after the other.
     Devices(Vec<usize>),
     None(Wait),
-}
-
-/// Devices of the same names that are free on enough nodes, what is better about it the less.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Alike {
-    reach: Reach,
-    left_over: usize,
-    spread: (u32, bool),
-    /// A room each, and its spots.
-    spots: Vec<(usize, Vec<usize>)>,
-}
-
-impl Spot<'_> {
-    /// Whether a job that ends then can start here now.
-    fn takes(&self, end: Option<UnixTime>) -> bool {
-        let ends_in_time = self.apart_until.is_none_or(|until| end.is_some_and(|end| end <= until));
-        self.use_ == Use::Free && ends_in_time
-    }
-
-    const fn is_in(&self, set: Set) -> bool {
-        !self.name.is_empty() && set.holds(self.name)
-    }
-}
-
-impl<'v> Room<'v> {
-    fn new(node: &'v NodeView) -> Self {
-        let (cpus_free, memory_mib_free) = (node.cpus_free, node.memory_mib_free);
-        Self { node, cpus_free, memory_mib_free, is_kept: false, spots: Vec::new(), ways: Ways::between(&[]) }
-    }
-
-    fn add(&mut self, place: usize, device: &'v DeviceView, name: Set, now: UnixTime) {
-        let is_open = device.blocked.is_none() && self.node.blocked.is_none();
-        let (use_, free_at) = match (is_open, device.is_wholly_free()) {
-            (false, _) => (Use::Closed, now + FAR),
-            (true, true) => (Use::Free, now),
-            (true, false) => (Use::Held, end_of_tenants(device, now)),
-        };
-        self.spots.push(Spot { place, device, name, use_, free_at, apart_until: None });
-    }
-
-    fn has_cpus(&self, job: &WaitingJob) -> bool {
-        !self.is_kept && self.cpus_free >= job.cpus && self.memory_mib_free >= job.memory_mib
-    }
-
-    fn charge(&mut self, job: &WaitingJob) {
-        self.cpus_free = self.cpus_free.saturating_sub(job.cpus);
-        self.memory_mib_free = self.memory_mib_free.saturating_sub(job.memory_mib);
-    }
-
-    fn free_count(&self) -> usize {
-        self.spots.iter().filter(|spot| spot.use_ == Use::Free).count()
-    }
-
-    /// Indexes of the spots that suit a job, whatever is there.
-    fn suitable(&self, job: &WaitingJob) -> Vec<usize> {
-        let suits = |spot: &Spot<'_>| matches_device(job, self.node, spot.device);
-        (0..self.spots.len()).filter(|index| suits(&self.spots[*index])).collect()
-    }
-
-    fn devices(&self) -> Vec<&'v DeviceView> {
-        self.spots.iter().map(|spot| spot.device).collect()
-    }
-
-    /// The spots on which Slurm starts a job by itself: those that are named, or the one that is free first. None that is closed.
-    fn fallback(&self, named: Option<&GresTypes>) -> Option<Vec<usize>> {
-        let Some(gres_types) = named else { return self.first_free((0..self.spots.len()).collect(), 1) };
-        let find = |own: &GresType| self.spots.iter().position(|spot| spot.device.gres_type == *own);
-        let spots: Vec<usize> = gres_types.iter().map(find).collect::<Option<_>>()?;
-        spots.iter().all(|spot| self.spots[*spot].use_ != Use::Closed).then_some(spots)
-    }
-
-    /// Those of `among` of these names, all of them, or the one that is free first. None that is closed.
-    fn booked(&self, among: &[usize], named: Option<Set>) -> Option<Vec<usize>> {
-        let Some(set) = named else { return self.first_free(among.to_vec(), 1) };
-        let is_named = |index: &&usize| {
-            let spot = &self.spots[**index];
-            spot.use_ != Use::Closed && spot.is_in(set)
-        };
-        let spots: Vec<usize> = among.iter().filter(is_named).copied().collect();
-        (self.names_of(&spots, |_| true) == set).then_some(spots)
-    }
-
-    /// The names of those of these spots of which that is so.
-    fn names_of(&self, indexes: &[usize], is_so: impl Fn(&Spot<'_>) -> bool) -> Set {
-        let own = indexes.iter().map(|index| &self.spots[*index]).filter(|spot| is_so(spot));
-        own.fold(Set::default(), |all, spot| all.with(spot.name))
-    }
-
-    /// When those are free at the latest.
-    fn booked_at(&self, among: &[usize], named: Option<Set>) -> Option<UnixTime> {
-        let Some(set) = named else { return self.free_at(&self.booked(among, None)?) };
-        let is_named = |spot: &Spot<'_>| spot.use_ != Use::Closed && spot.is_in(set);
-        let own = || among.iter().map(|index| &self.spots[*index]).filter(|spot| is_named(spot));
-        let all = own().fold(Set::default(), |all, spot| all.with(spot.name));
-        latest(own().map(|spot| spot.free_at)).filter(|_| all == set)
-    }
-
-    /// When all of these are free at the latest.
-    fn free_at(&self, indexes: &[usize]) -> Option<UnixTime> {
-        latest(indexes.iter().map(|index| self.spots[*index].free_at))
-    }
-
-    /// So many of these that are free first.
-    fn first_free(&self, mut indexes: Vec<usize>, count: usize) -> Option<Vec<usize>> {
-        indexes.retain(|index| self.spots[*index].use_ != Use::Closed);
-        indexes.sort_by(|a, b| {
-            let [a, b] = [a, b].map(|index| self.spots[*index].free_at.seconds());
-            a.total_cmp(&b)
-        });
-        indexes.truncate(count);
-        indexes.sort_unstable();
-        (indexes.len() == count).then_some(indexes)
-    }
-}
-
-/// Whether enough of these nodes have those names.
-fn is_on(of_rooms: &[Set], named: Option<Set>, node_count: u16) -> bool {
-    let has = |own: &&Set| named.map_or(!own.is_empty(), |set| own.holds(set));
-    of_rooms.iter().filter(has).count() >= usize::from(node_count)
-}
-
-impl Alike {
-    /// On the best of these nodes; `None`: they are too few. `found`: of each what it would be there, the node and its spots.
-    fn on(
-        node_count: usize,
-        named: Option<Set>,
-        mut found: Vec<(Reach, usize, usize, Vec<usize>)>,
-    ) -> Option<Self> {
-        if found.len() < node_count {
-            return None;
-        }
-        found.sort();
-        found.truncate(node_count);
-        Some(Self {
-            reach: found.iter().map(|one| one.0).max()?,
-            left_over: found.iter().map(|one| one.1).sum(),
-            spread: named.map_or((1, false), Set::spread),
-            spots: found.into_iter().map(|(_, _, at, spots)| (at, spots)).collect(),
-        })
-    }
-}
-
-fn latest(times: impl Iterator<Item = UnixTime>) -> Option<UnixTime> {
-    times.max_by(|a, b| a.seconds().total_cmp(&b.seconds()))
-}
-
-/// Spots of a room, and when all of them are free.
-type Due = (UnixTime, usize, Vec<usize>);
-
-/// Of so many rooms those that are free first; and when all of them are.
-fn soonest(found: impl Iterator<Item = Due>, room_count: usize) -> Option<(UnixTime, Vec<Due>)> {
-    let mut found: Vec<Due> = found.collect();
-    found.sort_by(|a, b| a.0.seconds().total_cmp(&b.0.seconds()));
-    found.truncate(room_count);
-    let all = latest(found.iter().map(|due| due.0)).filter(|_| found.len() == room_count)?;
-    Some((all, found))
-}
-
-/// When the last of those ends who are on a device. One that nobody of ours is on is held by somebody whom only Slurm knows.
-fn end_of_tenants(device: &DeviceView, now: UnixTime) -> UnixTime {
-    let last = latest(device.tenants.iter().map(|tenant| tenant.time_limit_at.unwrap_or(now + FAR)));
-    // Whoever should have ended does any moment.
-    last.map_or(now + FAR, |last| if last > now { last } else { now })
 }
 
 impl<'v> Floor<'v> {
@@ -381,82 +176,6 @@ impl<'v> Floor<'v> {
         let Some((_, _, room, spots)) = best else { return Found::None(wait) };
         self.rooms[room].charge(job);
         Found::Devices(self.give(room, &spots, end.unwrap_or(self.now + FAR)))
-    }
-
-    /// The same on several nodes: devices of the same names on each of them.
-    fn take_on_several(&mut self, job: &WaitingJob) -> Found {
-        let end = ends_at(job, self.now);
-        let suitable: Vec<Vec<usize>> = self.rooms.iter().map(|room| room.suitable(job)).collect();
-        let sets = self.sets(job, &suitable);
-        // What each room could give it now.
-        let free = |room: &Room<'_>, own: &[usize]| {
-            let has_cpus = room.has_cpus(job);
-            own.iter().copied().filter(|spot| has_cpus && room.spots[*spot].takes(end)).collect()
-        };
-        let free: Vec<Vec<usize>> =
-            self.rooms.iter().zip(&suitable).map(|(room, own)| free(room, own)).collect();
-        let names: Vec<Set> =
-            self.rooms.iter().zip(&free).map(|(room, own)| room.names_of(own, |_| true)).collect();
-        let enough = sets.iter().filter(|named| is_on(&names, **named, job.node_count));
-        let best = enough.filter_map(|named| self.alike(job, (&free, &names), *named)).min();
-        let Some(Alike { spots: taken, .. }) = best else {
-            return Found::None(self.why_not_on_several(job, &suitable, &sets, end));
-        };
-        let mut places = Vec::new();
-        for (room, spots) in taken {
-            self.rooms[room].charge(job);
-            places.extend(self.give(room, &spots, end.unwrap_or(self.now + FAR)));
-        }
-        Found::Devices(places)
-    }
-
-    /// The names that a job on several nodes may be booked with, the same on each; `None` = one of each, whichever.
-    fn sets(&self, job: &WaitingJob, suitable: &[Vec<usize>]) -> Vec<Option<Set>> {
-        if job.device_count == 1 {
-            return vec![None];
-        }
-        let of_rooms = self.rooms.iter().zip(suitable).map(|(room, own)| room.names_of(own, |_| true));
-        let all = of_rooms.fold(Set::default(), Set::with);
-        self.names.sets(all, usize::from(job.device_count)).into_iter().map(Some).collect()
-    }
-
-    /// The best nodes on which a job can have these now. `free`: of each room what it could give the job, and the names of that.
-    fn alike(
-        &self,
-        job: &WaitingJob,
-        (free, of_rooms): (&[Vec<usize>], &[Set]),
-        named: Option<Set>,
-    ) -> Option<Alike> {
-        let rooms = self.rooms.iter().zip(free).zip(of_rooms).enumerate();
-        let found = rooms.filter(|(_, (_, own))| named.is_none_or(|set| own.holds(set)));
-        let found = found.filter_map(|(at, ((room, own), _))| {
-            let spots = room.booked(own, named)?;
-            Some((room.ways.reach(&spots), room.free_count() - spots.len(), at, spots))
-        });
-        Alike::on(usize::from(job.node_count), named, found.collect())
-    }
-
-    fn why_not_on_several(
-        &self,
-        job: &WaitingJob,
-        suitable: &[Vec<usize>],
-        sets: &[Option<Set>],
-        end: Option<UnixTime>,
-    ) -> Wait {
-        let names = |is_so: &dyn Fn(&Spot<'_>) -> bool| -> Vec<Set> {
-            self.rooms.iter().zip(suitable).map(|(room, own)| room.names_of(own, is_so)).collect()
-        };
-        let on_enough = |is_so: &dyn Fn(&Spot<'_>) -> bool| {
-            let names = names(is_so);
-            sets.iter().any(|named| is_on(&names, *named, job.node_count))
-        };
-        match () {
-            () if !on_enough(&|_| true) => Wait::NoNodeHasSoMany,
-            () if !on_enough(&|spot| spot.use_ != Use::Closed) => Wait::Closed,
-            () if on_enough(&|spot| spot.takes(end)) => Wait::NodeTooFull,
-            () if on_enough(&|spot| spot.use_ == Use::Free) => Wait::BehindOthers,
-            () => Wait::NotFree,
-        }
     }
 
     fn give(&mut self, room: usize, spots: &[usize], until: UnixTime) -> Vec<usize> {
