@@ -47,13 +47,8 @@ fn nodes_of_four(names: &[&str]) -> Vec<PoolNode> {
     names.iter().map(|name| PoolNode::new(name, "h200", Mechanism::Mps)).collect()
 }
 
-fn drain(cluster: &Cluster, node: &str) {
-    let node = format!("NodeName={node}");
-    cluster.scontrol(&["update", &node, "State=DRAIN", "Reason=test"]).unwrap();
-}
-
-#[test]
-fn jobs_of_several_gpus_live_in_the_pool_beside_those_of_one() {
+/// A bound that nobody waits for.
+fn start_on_two_nodes() -> Cluster {
     let spec = ClusterSpec {
         pool_nodes: nodes_of_four(&["n1", "n2"]),
         bound_seconds: 600,
@@ -61,6 +56,17 @@ fn jobs_of_several_gpus_live_in_the_pool_beside_those_of_one() {
     };
     let mut cluster = Cluster::start(spec).unwrap();
     cluster.start_pillion().unwrap();
+    cluster
+}
+
+fn drain(cluster: &Cluster, node: &str) {
+    let node = format!("NodeName={node}");
+    cluster.scontrol(&["update", &node, "State=DRAIN", "Reason=test"]).unwrap();
+}
+
+#[test]
+fn jobs_of_several_gpus_live_in_the_pool_beside_those_of_one() {
+    let cluster = start_on_two_nodes();
     // Every way to ask for them.
     let asked: [(&[&str], usize); 4] = [
         (&["--gres=gpu:2"], 2),
@@ -294,13 +300,7 @@ fn a_job_of_several_gpus_outlives_its_node() {
 /// It waits with the devices that were chosen at its submission, and gets those that fall free first.
 #[test]
 fn a_job_of_several_nodes_goes_where_the_same_gpus_fall_free() {
-    let spec = ClusterSpec {
-        pool_nodes: nodes_of_four(&["n1", "n2"]),
-        bound_seconds: 600,
-        ..ClusterSpec::default()
-    };
-    let mut cluster = Cluster::start(spec).unwrap();
-    cluster.start_pillion().unwrap();
+    let cluster = start_on_two_nodes();
     let two_of_each = ["-N2", "--gres=gpu:2", "-n2", "-t30"];
     let gpus_of = |job| {
         let asked = cluster.job_field(job, "TresPerNode").unwrap();

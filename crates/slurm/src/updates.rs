@@ -70,15 +70,10 @@ pub fn let_go(
     at_once: bool,
     now: UnixTime,
 ) -> JobUpdate {
-    let let_go = mark.let_go_with(gres_types, now, job.restart_count);
-    let undo = undo(job, &let_go, now);
+    let undo = undo(job, &mark.let_go_with(gres_types, now, job.restart_count), now);
     let own_begin = UnixTime::from_epoch(mark.original_begin_epoch);
     let is_now = at_once && job.restart_count == 0 && own_begin < now;
-    JobUpdate {
-        admin_comment: Some(let_go.to_string()),
-        start_time: if is_now { Some(now) } else { undo.start_time },
-        ..undo
-    }
+    JobUpdate { start_time: if is_now { Some(now) } else { undo.start_time }, ..undo }
 }
 
 /// Puts back the request of a job that ran out of device memory, so that it waits for a decision once more: Slurm starts it alone at

@@ -121,18 +121,14 @@ impl<'v> Floor<'v> {
     /// one that is set apart only where there is no other.
     pub(super) fn seat_narrow(&mut self, job: &WaitingJob) {
         let end = ends_at(job, self.now);
-        let mut best: Option<(bool, usize, usize, usize)> = None;
-        for (at, room) in self.rooms.iter().enumerate().filter(|(_, room)| room.has_cpus(job)) {
-            let suits = |spot: &&Spot<'_>| spot.takes(end) && matches_device(job, room.node, spot.device);
-            for is_apart in [false, true] {
-                let mut spots = room.spots.iter().enumerate();
-                let own = |spot: &Spot<'_>| spot.apart_until.is_some() == is_apart;
-                let Some((spot, _)) = spots.find(|(_, spot)| own(spot) && suits(spot)) else { continue };
-                let found = (is_apart, room.free_count(), at, spot);
-                best = Some(best.map_or(found, |best| best.min(found)));
-            }
-        }
-        let Some((_, _, room, spot)) = best else { return };
+        let rooms = self.rooms.iter().enumerate().filter(|(_, room)| room.has_cpus(job));
+        let best = rooms.filter_map(|(at, room)| {
+            let suits = |spot: &Spot<'_>| spot.takes(end) && matches_device(job, room.node, spot.device);
+            let spots = room.spots.iter().enumerate().filter(|(_, spot)| suits(spot));
+            let (is_apart, spot) = spots.map(|(index, spot)| (spot.apart_until.is_some(), index)).min()?;
+            Some((is_apart, room.free_count(), at, spot))
+        });
+        let Some((_, _, room, spot)) = best.min() else { return };
         let room = &mut self.rooms[room];
         room.charge(job);
         let spot = &mut room.spots[spot];

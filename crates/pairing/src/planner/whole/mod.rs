@@ -107,7 +107,7 @@ struct Settled {
     pairings: Vec<Pairing>,
     left: Vec<Explanation>,
     windows: Vec<Window>,
-    /// Those that are let go, each with its nodes.
+    /// Those that are let go.
     let_go: Vec<LetGo>,
     /// By device of the view: why it takes none of the others now.
     closed: Vec<Option<&'static str>>,

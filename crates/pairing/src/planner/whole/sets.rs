@@ -23,7 +23,7 @@ const TENANTS_MAX: u32 = 2;
 pub(super) struct Ground<'g> {
     pub(super) view: &'g ClusterView,
     pub(super) policy: &'g Policy,
-    /// Jobs of several nodes that are let go, each with its nodes.
+    /// Jobs of several nodes that are let go.
     pub(super) let_go: &'g [LetGo],
     /// By device of the view: why it takes nobody.
     pub(super) closed: &'g [Option<&'static str>],

@@ -115,12 +115,14 @@ impl<'v> Room<'v> {
     /// Those of `among` of these names, all of them, or the one that is free first. None that is closed.
     pub(super) fn booked(&self, among: &[usize], named: Option<Set>) -> Option<Vec<usize>> {
         let Some(set) = named else { return self.first_free(among.to_vec(), 1) };
-        let is_named = |index: &&usize| {
-            let spot = &self.spots[**index];
-            spot.use_ != Use::Closed && spot.is_in(set)
-        };
-        let spots: Vec<usize> = among.iter().filter(is_named).copied().collect();
+        let spots: Vec<usize> = self.open_of(among, set).collect();
         (self.names_of(&spots, |_| true) == set).then_some(spots)
+    }
+
+    /// Those of `among` of these names that are not closed.
+    fn open_of<'a>(&'a self, among: &'a [usize], set: Set) -> impl Iterator<Item = usize> + 'a {
+        let is_open = move |spot: &Spot<'_>| spot.use_ != Use::Closed && spot.is_in(set);
+        among.iter().copied().filter(move |index| is_open(&self.spots[*index]))
     }
 
     /// The names of those of these spots of which that is so.
@@ -129,11 +131,10 @@ impl<'v> Room<'v> {
         own.fold(Set::default(), |all, spot| all.with(spot.name))
     }
 
-    /// When those are free at the latest.
+    /// When those are free at the latest: asked of many sets, so nothing is collected for it.
     pub(super) fn booked_at(&self, among: &[usize], named: Option<Set>) -> Option<UnixTime> {
         let Some(set) = named else { return self.free_at(&self.booked(among, None)?) };
-        let is_named = |spot: &Spot<'_>| spot.use_ != Use::Closed && spot.is_in(set);
-        let own = || among.iter().map(|index| &self.spots[*index]).filter(|spot| is_named(spot));
+        let own = || self.open_of(among, set).map(|index| &self.spots[index]);
         let all = own().fold(Set::default(), |all, spot| all.with(spot.name));
         latest(own().map(|spot| spot.free_at)).filter(|_| all == set)
     }
