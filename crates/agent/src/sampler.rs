@@ -232,7 +232,6 @@ impl Sampler {
 
     /// Takes one sample.
     pub fn sample(&mut self, at: UnixTime, states: DeviceStates) -> Sampled {
-        self.tracker.forget_dead(&self.proc);
         self.open_stderr(at);
         let progress = self.read_progress();
         let mut device_samples = Vec::new();
@@ -274,6 +273,8 @@ impl Sampler {
                 .push(ReportBody::Samples(DeviceSamples { recorded_at: at, samples: device_samples }));
         }
         self.sampled_at = at;
+        // Not before: whoever ended since the devices named their processes is still known by what it was.
+        self.tracker.forget_dead(&self.proc);
         sampled
     }
 

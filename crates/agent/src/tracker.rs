@@ -108,9 +108,10 @@ impl Tracker {
         self.starts.contains_key(&start)
     }
 
-    /// The start that a process belongs to, if it belongs to one.
+    /// The start that a process belongs to, if it belongs to one; also where it has ended since its device named it, for as a
+    /// stranger it would have shared the device with its own job.
     pub fn attribute(&mut self, proc: &ProcFs, pid: u32) -> Option<JobStart> {
-        let process = proc.identify(pid)?;
+        let Some(process) = proc.identify(pid) else { return self.of_ended(pid) };
         if let Some(start) = self.known.get(&process) {
             return Some(*start);
         }
@@ -156,6 +157,12 @@ impl Tracker {
                 tracked.roots.extend(steps);
             }
         }
+    }
+
+    /// Whose it was, of those that were known at the last look: the youngest, where a pid was used again.
+    fn of_ended(&self, pid: u32) -> Option<JobStart> {
+        let known = self.known.iter().filter(|(process, _)| process.pid == pid);
+        known.max_by_key(|(process, _)| process.start_ticks).map(|(_, start)| *start)
     }
 
     /// Walks up the parents. A parent that started after its child is a pid used again: there the trail ends.
@@ -253,6 +260,22 @@ mod tests {
         assert_eq!(tracker.without_tasks(&proc), []);
         end(root, 10);
         assert_eq!(tracker.without_tasks(&proc), [JOB]);
+    }
+
+    #[test]
+    fn a_process_that_has_just_ended_is_still_its_jobs() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, proc) = (directory.path(), ProcFs::new(directory.path()));
+        for (pid, parent, ticks) in [(1, 0, 0), (10, 1, 50), (11, 10, 60)] {
+            run(root, pid, parent, ticks, "");
+        }
+        let mut tracker = Tracker::default();
+        tracker.register(&proc, registration(10, 50));
+        assert_eq!(tracker.attribute(&proc, 11), Some(JOB));
+        end(root, 11);
+        assert_eq!(tracker.attribute(&proc, 11), Some(JOB), "its device named it before it ended");
+        tracker.forget_dead(&proc);
+        assert_eq!(tracker.attribute(&proc, 11), None, "at the next look that is long ago");
     }
 
     #[test]

@@ -177,6 +177,23 @@ fn a_start_is_over_when_its_task_and_its_processes_have_been_gone_twice() {
     assert!(node.sampler.is_idle());
 }
 
+/// The driver names the processes of a device first, and whose each is, is looked up after that.
+#[test]
+fn a_process_that_ends_while_its_device_is_looked_at_is_nobodys_neighbour() {
+    let mut node = Node::new();
+    node.begin_task(10);
+    run(node.directory.path(), 11, 10);
+    node.sample(&[10, 11]);
+    node.end_process(11);
+    node.sample(&[10, 11]);
+    node.end_process(10);
+    node.sample(&[10]);
+    node.sample(&[]);
+    let sampled = node.sample(&[]);
+    let summary = summaries(&sampled)[0];
+    assert!(summary.shared_seconds.abs() < 1e-9, "{summary:?}");
+}
+
 #[test]
 fn an_mps_server_is_nobodys_neighbour() {
     let mut node = Node::new();
