@@ -51,6 +51,8 @@ impl Default for CommandSettings {
 pub struct CommandSlurm {
     runner: Runner,
     throttles: Mutex<BTreeMap<u32, (Instant, Option<u32>)>>,
+    /// Why throttles could not be asked for last, so that it is said once and not at each look.
+    throttles_unknown: std::sync::Mutex<Option<String>>,
     /// Whether this squeue has said that it knows no `ExcNodes`.
     asks_excluded_apart: AtomicBool,
     /// One for each set of partitions that is asked for: what the last answer of one held says nothing of another's.
@@ -62,8 +64,13 @@ impl CommandSlurm {
     pub fn new(settings: CommandSettings) -> Self {
         let CommandSettings { binary_directory, conf, timeout } = settings;
         let runner = Runner { binary_directory, conf, timeout };
-        let (throttles, readers) = (Mutex::default(), std::sync::Mutex::default());
-        Self { runner, throttles, asks_excluded_apart: AtomicBool::new(false), readers }
+        Self {
+            runner,
+            throttles: Mutex::default(),
+            throttles_unknown: std::sync::Mutex::default(),
+            asks_excluded_apart: AtomicBool::new(false),
+            readers: std::sync::Mutex::default(),
+        }
     }
 
     /// The controller's configuration, as `scontrol show config` names it (`SLURM_VERSION`, `MinJobAge`, ..).
@@ -170,6 +177,21 @@ impl CommandSlurm {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Says that throttles are not known, once for each cause, and that they are again.
+    fn tell_of_throttles(&self, error: Option<&SlurmError>) {
+        let why = error.map(ToString::to_string);
+        let mut told = self.throttles_unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told == why {
+            return;
+        }
+        if let Some(why) = &why {
+            tracing::warn!(error = %why, "how many tasks of an array may run at once is not known");
+        } else {
+            tracing::info!("how many tasks of an array may run at once is known again");
+        }
+        *told = why;
+    }
+
     /// Fills in the throttles, which `squeue -r` does not show. Only for waiting jobs of ours, for each array at most once a
     /// minute, and for all of them in few calls.
     async fn fill_throttles(&self, partitions: &str, scan: &mut JobsScan) {
@@ -183,9 +205,11 @@ impl CommandSlurm {
         for some in unknown.chunks(ARRAYS_PER_CALL) {
             let nonce = nonce();
             let lines = scontrol::throttle_questions(some, &nonce);
-            // An array that ended meanwhile, or a failure: nothing is known, and it is asked again at the next scan.
             // The option is the program's: among its own commands `show job -o 7` has a word too many.
-            let Ok(text) = self.runner.ask_lines("scontrol", &["-o"], &lines).await else { break };
+            let answer = self.runner.ask_lines("scontrol", &["-o"], &lines).await;
+            self.tell_of_throttles(answer.as_ref().err());
+            // Nothing is known, and it is asked again at the next scan; so it is of an array that ended meanwhile.
+            let Ok(text) = answer else { break };
             let (found, asked_at) = (scontrol::array_throttles(&text, some, &nonce), Instant::now());
             throttles.extend(found.into_iter().map(|(array, throttle)| (array, (asked_at, throttle))));
         }
