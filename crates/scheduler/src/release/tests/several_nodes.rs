@@ -1,6 +1,10 @@
 //! A job on several nodes is let go at its turn, with the devices that are free by then.
 
 use super::*;
+use crate::context::LetGoTurns;
+use crate::scan::is_waiting;
+use pillion_pairing::LetGo;
+use pillion_slurm::JobState;
 use pillion_slurm::Slurm as _;
 
 /// Two nodes of four devices, and a job of two of each that waits with the first ones.
