@@ -173,6 +173,8 @@ pub struct Board {
     pub tried: BTreeMap<JobStart, UnixTime>,
     /// When a node said that it had begun a start: whoever waits after that was forgotten by Slurm.
     pub launched: BTreeMap<JobStart, UnixTime>,
+    /// Those of them that were seen to wait.
+    pub forgotten: BTreeSet<JobStart>,
     /// Devices whose tenants are not as they were planned.
     pub amiss: Amiss,
     /// How fast the tenants of a shared device go over their speeds alone, where all were judged by their counters.

@@ -10,7 +10,7 @@ use crate::view::occupants;
 use ledger::Ledger;
 use pillion_core::event::EventKind;
 use pillion_core::invariant::{Violation, check_occupants};
-use pillion_core::{GresType, NodeName};
+use pillion_core::{GresType, JobStart, NodeName, UnixTime};
 use pillion_slurm::updates::RESTART_PAUSE;
 use pillion_slurm::{JobState, JobsScan};
 use pillion_store::Event;
@@ -21,6 +21,10 @@ use tracing::{error, warn};
 
 /// How long Slurm's word on `PrivateData` is believed.
 const PRIVACY_AGE_MAX: Duration = Duration::from_mins(1);
+
+/// Started again at once, and on the same node, it would be there twice, for which Slurm drains the node (*Duplicate jobid*). As long as
+/// slurmctld, started anew, may take to have nodes end what it believes to wait.
+const FORGOTTEN_PAUSE: Duration = Duration::from_secs(10);
 
 /// The queue watcher.
 pub struct Watch {
@@ -101,6 +105,12 @@ impl Watch {
         }
         board.idle = board.idle.after(scan);
         board.launched.retain(|start, _| scan.jobs.contains_key(&start.job_id));
+        for start in forgotten(scan, &board.launched) {
+            if board.forgotten.insert(start) {
+                board.cooling.insert(start.job_id, scan.at + FORGOTTEN_PAUSE);
+            }
+        }
+        board.forgotten.retain(|start| scan.jobs.contains_key(&start.job_id));
         board.tried.retain(|start, _| scan.jobs.contains_key(&start.job_id));
         // A name that no scan knows is nobody's: whoever came under it is sent away, and costs nothing any more.
         let observed = Arc::clone(&board.observed);
@@ -147,6 +157,16 @@ impl Watch {
         }
         Ok(())
     }
+}
+
+/// Starts that a node had begun before this scan, and that wait in it all the same: slurmctld was killed and has forgotten its last
+/// seconds.
+fn forgotten(scan: &Scan, launched: &BTreeMap<JobStart, UnixTime>) -> Vec<JobStart> {
+    let waits = |start: &JobStart| {
+        let job = scan.jobs.get(&start.job_id);
+        job.is_some_and(|job| job.state == JobState::Pending && job.start() == *start)
+    };
+    launched.iter().filter(|(start, at)| **at < scan.at && waits(start)).map(|(start, _)| *start).collect()
 }
 
 /// P-4: jobs that hold whole GPUs in the pool.

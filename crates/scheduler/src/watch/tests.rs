@@ -5,7 +5,7 @@ use crate::agents::Agents;
 use crate::context::Settings;
 use crate::testing::{NOW, at, hello};
 use pillion_core::ManualClock;
-use pillion_fake_slurm::{FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_memory_store::MemoryStore;
 
 /// A pool of the node n1, and nothing seen of it yet.
@@ -44,4 +44,29 @@ async fn a_node_that_slurm_has_no_more_is_forgotten() {
     Watch::new(Arc::clone(&context)).tick().await.unwrap();
     let known: Vec<NodeName> = context.agents.all().into_keys().collect();
     assert_eq!(known, [NodeName::new("n1")]);
+}
+
+#[tokio::test]
+async fn what_slurm_forgot_to_have_started_is_left_alone_for_a_moment_and_once() {
+    let (slurm, context) = world();
+    let mark = "pillion1;w=x;part=shared;field=node;gres=gpu:1;other=;begin=0".to_owned();
+    let job = FakeJob {
+        partition: "shared".to_owned(),
+        admin_comment: mark,
+        begin: Some(at(NOW + 60)),
+        ..FakeJob::default()
+    };
+    let start = JobStart { job_id: slurm.submit(job), restart_count: 0 };
+    let watch = Watch::new(Arc::clone(&context));
+    watch.tick().await.unwrap();
+    assert!(context.board().cooling.is_empty(), "no node has begun it");
+    context.board_mut().launched.insert(start, at(NOW));
+    watch.tick().await.unwrap();
+    assert!(context.board().cooling.is_empty(), "the scan is as old as the word of the node");
+    context.board_mut().launched.insert(start, at(NOW - 1));
+    watch.tick().await.unwrap();
+    assert_eq!(context.board().cooling.get(&start.job_id), Some(&(at(NOW) + FORGOTTEN_PAUSE)));
+    context.board_mut().cooling.clear();
+    watch.tick().await.unwrap();
+    assert!(context.board().cooling.is_empty(), "it waits no second time for it");
 }
