@@ -15,8 +15,8 @@ use std::time::Duration;
 const SAVE_INTERVAL_SECONDS: f64 = 5.0;
 
 /// How often the store is copied, in seconds, and how many copies are kept.
-const BACKUP_INTERVAL_SECONDS: f64 = 2.0;
-const BACKUPS_MAX: usize = 30;
+const BACKUP_INTERVAL_SECONDS: f64 = 5.0;
+const BACKUPS_MAX: usize = 12;
 
 /// A copy of the store, and when it was made.
 pub(super) type Copied = (UnixTime, Backup);
@@ -30,11 +30,11 @@ pub(super) struct Saved {
 }
 
 impl World {
-    /// slurmctld writes its state while it is up.
+    /// slurmctld writes its state while it is up, as long as it may be killed.
     pub(super) fn save_now_and_then(&mut self) {
         let is_fresh =
             self.saved.as_ref().is_some_and(|saved| self.now.seconds_since(saved.at) < SAVE_INTERVAL_SECONDS);
-        if self.is_slurmctld_down || is_fresh {
+        if self.is_slurmctld_down || is_fresh || self.is_healed {
             return;
         }
         self.slurm.save();
@@ -63,11 +63,11 @@ impl World {
         }
     }
 
-    /// The store is copied now and then.
+    /// The store is copied now and then, as long as it may forget.
     pub(super) fn back_up_now_and_then(&mut self) {
         let is_fresh =
             self.backups.back().is_some_and(|(at, _)| self.now.seconds_since(*at) < BACKUP_INTERVAL_SECONDS);
-        if is_fresh {
+        if is_fresh || self.is_healed {
             return;
         }
         if self.backups.len() == BACKUPS_MAX {
@@ -200,6 +200,8 @@ impl World {
     /// Ends all faults: one scheduler, agents, nodes and slurmctld up.
     pub(crate) fn heal(&mut self) {
         self.note("healed");
+        self.is_healed = true;
+        self.backups.clear();
         self.store.heal();
         self.line.heal();
         self.is_slurmctld_down = false;

@@ -1,6 +1,6 @@
 //! Users in front of interactive jobs: they begin something when they like, and leave when they are done.
 
-use super::{BOUND_SECONDS, HEAVY, LIE_BYTES, LIGHT, USERS, World};
+use super::{BOUND_SECONDS, HEAVY, LIGHT, USERS, World};
 use crate::node::Work;
 use crate::users::mark_of;
 use pillion_core::mark::Mark;
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// Device memory that they declare, in MiB.
 const DECLARED_MIB: u64 = 2048;
+/// What they then take, a process's context beside it.
+const TAKEN_BYTES: u64 = 1 << 30;
 /// How long one waits for us at most (docs/decisions/0039-interactive-hosts.md).
 pub(crate) const SESSION_BOUND_SECONDS: u64 = 20;
 /// For so long one has to be idle, in these worlds, before guests come.
@@ -38,8 +40,8 @@ impl World {
         self.note(format!("submit {id}, a session of {user}"));
         self.keep_class(id, false);
         let seconds = self.rng.random_range(40.0..240.0);
-        let work =
-            Work { memory_bytes: Some(LIE_BYTES), is_session: true, ..Work::of(LIGHT, seconds, UserId(uid)) };
+        let memory_bytes = Some(TAKEN_BYTES);
+        let work = Work { memory_bytes, is_session: true, ..Work::of(LIGHT, seconds, UserId(uid)) };
         self.works.insert(id, work);
     }
 

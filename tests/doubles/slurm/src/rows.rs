@@ -4,10 +4,26 @@ use super::request::Booking;
 use super::settings::FakeJob;
 use super::world::{Record, World};
 use pillion_core::SlurmJobId;
-use pillion_core::mark::Mark;
+use pillion_core::mark::{InvalidMark, Mark};
 use pillion_slurm::parse::state::node_availability;
 use pillion_slurm::{Exclusive, HeldDevices, Job, JobState, NAMED_JOBS_MAX, Node, Partition, ReasonKind};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+/// The marks of all texts that were ever asked for: they are few, and a simulation asks for each of them hundreds of times.
+#[derive(Debug, Default)]
+pub(super) struct ReadMarks(RefCell<HashMap<String, Result<Option<Mark>, InvalidMark>>>);
+
+impl ReadMarks {
+    fn read(&self, text: &str) -> Result<Option<Mark>, InvalidMark> {
+        if let Some(known) = self.0.borrow().get(text) {
+            return known.clone();
+        }
+        let mark = Mark::parse(text);
+        self.0.borrow_mut().insert(text.to_owned(), mark.clone());
+        mark
+    }
+}
 
 impl World {
     pub(super) fn jobs(&self, partitions: &[String]) -> Vec<Job> {
@@ -65,7 +81,7 @@ impl World {
     }
 
     fn row(&self, record: &Record) -> Job {
-        let request = record.request.clone();
+        let request = &record.request;
         let waits = record.state == JobState::Pending;
         let unknown_yet = waits && (request.held_now(record.priority) || request.dependency.is_some());
         let ended_at =
@@ -77,32 +93,32 @@ impl World {
             state: record.state.clone(),
             reason: if waits { record.reason.clone() } else { ReasonKind::None },
             uid: request.uid,
-            time_limit_seconds: self.time_limit_seconds(&request),
-            user: request.user.into(),
-            account: request.account.into(),
-            partition: request.partition.into(),
-            qos: request.qos.into(),
+            time_limit_seconds: self.time_limit_seconds(request),
+            user: request.user.as_str().into(),
+            account: request.account.as_str().into(),
+            partition: request.partition.as_str().into(),
+            qos: request.qos.as_str().into(),
             priority: record.priority,
             submitted_at: record.submitted_at,
             eligible_at: Some(record.begin_at).filter(|_| !unknown_yet),
             started_at: record.started_at.filter(|_| !waits),
             ended_at: ended_at.filter(|_| !waits),
-            gres: match request.gres_per_job {
-                Some(per_job) if request.gres.is_empty() => per_job.into(),
+            gres: match &request.gres_per_job {
+                Some(per_job) if request.gres.is_empty() => per_job.as_str().into(),
                 Some(per_job) => format!("{},{per_job}", request.gres).into(),
-                None => request.gres.into(),
+                None => request.gres.as_str().into(),
             },
             nodes: record.bookings.iter().filter_map(|booking| booking.node.clone()).collect(),
-            required_nodes: request.required_nodes,
-            excluded_nodes: request.excluded_nodes,
-            features: request.features.into(),
+            required_nodes: request.required_nodes.clone(),
+            excluded_nodes: request.excluded_nodes.clone(),
+            features: request.features.as_str().into(),
             cpus: request.cpus * u32::from(request.node_count),
             memory_mib: request.memory_mib,
-            reservation: request.reservation.into(),
+            reservation: request.reservation.as_str().into(),
             has_dependency: request.dependency.is_some_and(|id| !self.is_over(id)),
-            array_throttle: request.array.and_then(|array| array.throttle),
+            array_throttle: request.array.as_ref().and_then(|array| array.throttle),
             exit: matches!(record.state, JobState::Ended(_)).then_some(record.exit),
-            mark: Mark::parse(&request.admin_comment),
+            mark: self.marks.read(&request.admin_comment),
         }
     }
 

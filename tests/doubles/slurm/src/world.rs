@@ -2,6 +2,7 @@
 
 use super::disk::Saved;
 use super::request::Booking;
+use super::rows::ReadMarks;
 use super::settings::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings};
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::{Ending, JobState, ReasonKind, SlurmError};
@@ -62,6 +63,7 @@ pub(super) struct World {
     pub(super) next_priority: u64,
     pub(super) saved: Option<Saved>,
     pub(super) booted_at: UnixTime,
+    pub(super) marks: ReadMarks,
 }
 
 impl World {
@@ -88,6 +90,7 @@ impl World {
             next_priority: PRIORITY_FIRST,
             saved: None,
             booted_at: now,
+            marks: ReadMarks::default(),
         }
     }
 
