@@ -181,7 +181,7 @@ fn first_runs_as_hosts_are_joined_and_save_more() {
 }
 
 fn with_trials(first_runs: FirstRuns) -> WeekOptions {
-    WeekOptions { trials: Some(TrialPolicy::default()), ..options(12, 2, first_runs) }
+    WeekOptions { trials: Some(TrialPolicy::default()), ..options(12, 1, first_runs) }
 }
 
 #[test]
