@@ -7,6 +7,7 @@
 
 use crate::plan::{Pairing, Plan, Reason};
 use crate::planner::admit::matches_device;
+use crate::planner::whole::alike::{Names, Set};
 use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, Tenant, WaitingJob};
 use pillion_core::{GresType, GresTypes, NodeName, SlurmJobId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +70,7 @@ struct Need<'v> {
     /// Absent: of a job that Slurm starts by itself it is known only where.
     job: Option<&'v WaitingJob>,
     required_nodes: &'v [NodeName],
-    /// Devices that it must have; absent: any.
+    /// Devices that it must have; absent: any, and on several nodes the same ones of each.
     named: Option<&'v GresTypes>,
     device_count: usize,
     node_count: usize,
@@ -92,8 +93,7 @@ impl<'v> Need<'v> {
             job_id: job.start.job_id,
             job: Some(job),
             required_nodes: &[],
-            // On several nodes it gets the same ones of each, and of all such sets this looks at that alone that it waits with.
-            named: job.fallback.as_ref().filter(|_| job.node_count > 1),
+            named: None,
             device_count: usize::from(job.device_count),
             node_count: usize::from(job.node_count),
         }
@@ -181,35 +181,76 @@ fn is_for_guests(device: &DeviceView) -> bool {
     device.blocked.is_none() && is_clear
 }
 
+/// Guests that would go, and how late they began: the less of both, the better.
+type Cost = (usize, i64);
+
+/// Where a need is met: nodes, each with devices of it, by their places.
+type Found = Vec<(usize, Vec<usize>)>;
+
 /// The guests that go for this need: nobody where those suffice that are on their way. `None`: no guests' going would be enough, or
 /// nobody may be asked (`may_ask`).
 fn clear(nodes: &mut Vec<Host<'_>>, need: &Need<'_>, may_ask: bool) -> Option<Vec<RoomMade>> {
-    let places = 0..nodes.len();
-    let mut found: Vec<(usize, Vec<usize>)> =
-        places.filter_map(|place| Some((place, nodes[place].enough_for(need, may_ask)?))).collect();
-    if found.len() < need.node_count {
-        return None;
-    }
-    found.sort_by_key(|(place, spots)| {
-        let costs = spots.iter().map(|spot| nodes[*place].spots[*spot].cost());
-        let (count, begun) = costs.fold((0, 0), |(count, begun), cost| (count + cost.0, begun + cost.1));
-        (count, begun, *place)
-    });
-    found.truncate(need.node_count);
+    let found = if need.node_count > 1 && need.named.is_none() {
+        cheapest_alike(nodes, need, may_ask)
+    } else {
+        cheapest(nodes, need, may_ask, |_| true).map(|(_, found)| found)
+    };
     let mut going = Vec::new();
-    for (place, spots) in found {
+    for (place, spots) in found? {
         going.extend(nodes[place].take(&spots, need));
     }
     nodes.retain(|host| !host.spots.is_empty());
     Some(going)
 }
 
+/// The cheapest set of names that as many nodes have: Slurm books the same ones of each.
+fn cheapest_alike(nodes: &[Host<'_>], need: &Need<'_>, may_ask: bool) -> Option<Found> {
+    let mut names = Names::default();
+    let spots = nodes.iter().flat_map(|host| host.spots.iter().map(move |spot| (host.node, spot.0)));
+    let suiting = spots.filter(|(node, device)| need.suits(node, device));
+    let all = suiting.fold(Set::default(), |all, (_, device)| all.with(names.one(&device.gres_type)));
+    let sets = names.sets(all, need.device_count).into_iter();
+    let found = sets.filter_map(|set| {
+        let (cost, found) = cheapest(nodes, need, may_ask, |name| names.is_in(name, set))?;
+        Some((cost, set.spread(), found))
+    });
+    found.min_by_key(|(cost, spread, _)| (*cost, *spread)).map(|(.., found)| found)
+}
+
+/// The cheapest nodes for it, of devices whose names may be had.
+fn cheapest(
+    nodes: &[Host<'_>],
+    need: &Need<'_>,
+    may_ask: bool,
+    may_have: impl Fn(&GresType) -> bool,
+) -> Option<(Cost, Found)> {
+    let mut found: Vec<(Cost, usize, Vec<usize>)> = Vec::new();
+    for (place, host) in nodes.iter().enumerate() {
+        let Some(spots) = host.enough_for(need, may_ask, &may_have) else { continue };
+        let costs = spots.iter().map(|spot| host.spots[*spot].cost());
+        let cost = costs.fold((0, 0), |(count, begun), cost| (count + cost.0, begun + cost.1));
+        found.push((cost, place, spots));
+    }
+    if found.len() < need.node_count {
+        return None;
+    }
+    found.sort();
+    found.truncate(need.node_count);
+    let cost = found.iter().fold((0, 0), |(count, begun), (cost, ..)| (count + cost.0, begun + cost.1));
+    Some((cost, found.into_iter().map(|(_, place, spots)| (place, spots)).collect()))
+}
+
 impl Host<'_> {
     /// The cheapest devices of this node that suffice.
-    fn enough_for(&self, need: &Need<'_>, may_ask: bool) -> Option<Vec<usize>> {
+    fn enough_for(
+        &self,
+        need: &Need<'_>,
+        may_ask: bool,
+        may_have: &impl Fn(&GresType) -> bool,
+    ) -> Option<Vec<usize>> {
         let suits = |spot: &Spot<'_>| {
             let is_open = may_ask || spot.guests().next().is_none();
-            is_open && need.suits(self.node, spot.0)
+            is_open && may_have(&spot.0.gres_type) && need.suits(self.node, spot.0)
         };
         let mut suitable: Vec<usize> =
             (0..self.spots.len()).filter(|spot| suits(&self.spots[*spot])).collect();

@@ -132,12 +132,21 @@ fn a_job_of_several_devices_gets_them_on_one_node() {
     assert_eq!(going(&view(devices, vec![wide(1, 2)])), ["54 for 1"], "one of the two is free there");
 }
 
+/// Whatever devices it waits with: at its turn it is let go with any.
 #[test]
-fn a_job_on_several_nodes_gets_those_devices_that_it_waits_with() {
-    let devices = vec![guest("n1", "g0", 50, 10), guest("n1", "g1", 51, 10), guest("n2", "g1", 52, 10)];
-    let fallback = GresTypes::try_new(vec![GresType::new("g1")]).unwrap();
-    let job = WaitingJob { node_count: 2, fallback: Some(fallback), ..job(1, "light") };
-    assert_eq!(going(&view(devices, vec![job])), ["51 for 1", "52 for 1"]);
+fn a_job_on_several_nodes_gets_the_same_devices_of_each() {
+    let named = |name: &str| GresTypes::try_new(vec![GresType::new(name)]).unwrap();
+    let waits = |name: &str| WaitingJob { node_count: 2, fallback: Some(named(name)), ..job(1, "light") };
+    let devices = || vec![guest("n1", "g0", 50, 10), guest("n1", "g1", 51, 10), guest("n2", "g1", 52, 10)];
+    for name in ["g0", "g1"] {
+        assert_eq!(going(&view(devices(), vec![waits(name)])), ["51 for 1", "52 for 1"]);
+    }
+    // Where one of them is free already, nobody else goes; where nothing is alike, nobody does.
+    let mut devices = devices();
+    devices.push(on("n2", device("g0", Mps)));
+    assert_eq!(going(&view(devices, vec![waits("g1")])), ["50 for 1"]);
+    let apart = vec![guest("n1", "g0", 50, 10), guest("n2", "g1", 52, 10)];
+    assert!(going(&view(apart, vec![waits("g0")])).is_empty());
 }
 
 #[test]

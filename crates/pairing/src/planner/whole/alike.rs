@@ -10,29 +10,29 @@ const NAMES_MAX: usize = u64::BITS as usize;
 
 /// The names of a pool's devices, numbered in the order in which they are first met.
 #[derive(Default)]
-pub(super) struct Names<'v>(Vec<&'v GresType>);
+pub(in crate::planner) struct Names<'v>(Vec<&'v GresType>);
 
 /// Some of them, each by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Set(u64);
+pub(in crate::planner) struct Set(u64);
 
 impl Set {
-    pub(super) const fn is_empty(self) -> bool {
+    pub(in crate::planner) const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    pub(super) const fn holds(self, other: Self) -> bool {
+    pub(in crate::planner) const fn holds(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
     #[must_use]
-    pub(super) const fn with(self, other: Self) -> Self {
+    pub(in crate::planner) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// From its first to its last, and whether it begins elsewhere than a group of so many does: the less, the more of a node is left
     /// whole for others.
-    pub(super) const fn spread(self) -> (u32, bool) {
+    pub(in crate::planner) const fn spread(self) -> (u32, bool) {
         let first = self.0.trailing_zeros();
         (u64::BITS - self.0.leading_zeros() - first, !first.is_multiple_of(self.0.count_ones()))
     }
@@ -40,7 +40,7 @@ impl Set {
 
 impl<'v> Names<'v> {
     /// The set of this name alone; empty for one beyond [`NAMES_MAX`].
-    pub(super) fn one(&mut self, name: &'v GresType) -> Set {
+    pub(in crate::planner) fn one(&mut self, name: &'v GresType) -> Set {
         let known = self.0.iter().position(|own| *own == name);
         let number = known.unwrap_or_else(|| {
             self.0.push(name);
@@ -49,8 +49,14 @@ impl<'v> Names<'v> {
         if number < NAMES_MAX { Set(1 << number) } else { Set::default() }
     }
 
+    /// Whether this name is one of the set.
+    pub(in crate::planner) fn is_in(&self, name: &GresType, set: Set) -> bool {
+        let number = self.0.iter().take(NAMES_MAX).position(|own| *own == name);
+        number.is_some_and(|number| set.holds(Set(1 << number)))
+    }
+
     /// The sets of so many of `among`: all of them or, where these are too many, those of neighbours.
-    pub(super) fn sets(&self, among: Set, count: usize) -> Vec<Set> {
+    pub(in crate::planner) fn sets(&self, among: Set, count: usize) -> Vec<Set> {
         let of: Vec<usize> =
             (0..self.0.len().min(NAMES_MAX)).filter(|at| among.holds(Set(1 << at))).collect();
         if count == 0 || of.len() < count {

@@ -16,7 +16,7 @@
 //! 3. Plan what was set apart for those of them that were left and end in time.
 //! 4. Where wide jobs may share, plan those of each width once more, on the sets that they were given and on those that may be joined.
 
-mod alike;
+pub(super) mod alike;
 mod floor;
 mod near;
 mod sets;
