@@ -65,7 +65,9 @@ impl Sessions {
         if sessions.is_empty() {
             return Ok(());
         }
-        let profiles = context.store.profiles().await?;
+        // All that is known is much to read each second, and is for guests alone.
+        let has_guests = sessions.values().any(|session| !session.beside.is_empty());
+        let profiles = if has_guests { context.store.profiles().await? } else { Vec::new() };
         let samples = context.agents.samples_of(sessions.keys().map(|(node, gres_type)| (node, gres_type)));
         let mut first_error = None;
         for (place, session) in &sessions {
