@@ -29,7 +29,7 @@ pub use allow::AllowList;
 pub use copies::{CopyBook, CopyKind, CopyRecord};
 pub use history::{Observation, ObservedTenant};
 pub use model::{Contention, InterferenceModel, Learned, PredictError, SpeedEstimate, TenantInput};
-pub use plan::{Candidate, Explanation, LetGo, Member, Pairing, Plan, Reason, Role};
+pub use plan::{Candidate, Explanation, LetGo, Member, Pairing, Plan, Reason, Role, SetApart};
 pub use planner::{
     Demands, Effort, OBSERVED_PEAK_RATIO, Room, RoomMade, known, leaves_room, make_room, may_join_first_run,
     memory_need, pairings, plan,

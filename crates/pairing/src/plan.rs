@@ -25,6 +25,18 @@ pub struct Plan {
     /// Those of them whose turn it is and that Slurm starts by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub let_go: Vec<LetGo>,
+    /// What is set apart for them: nobody else gets it who does not end in time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set_apart: Vec<SetApart>,
+}
+
+/// Devices that are kept for a job until it has all that it needs; some of them may be free already.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetApart {
+    /// For whom.
+    pub job_id: SlurmJobId,
+    /// Which.
+    pub devices: Vec<(NodeName, GresType)>,
 }
 
 /// A job on several nodes whose turn it is.
@@ -51,7 +63,13 @@ impl LetGo {
 impl Plan {
     /// One for a view in which nobody waits.
     pub const fn empty(parent_revision: Revision) -> Self {
-        Self { parent_revision, pairings: Vec::new(), left_waiting: Vec::new(), let_go: Vec::new() }
+        Self {
+            parent_revision,
+            pairings: Vec::new(),
+            left_waiting: Vec::new(),
+            let_go: Vec::new(),
+            set_apart: Vec::new(),
+        }
     }
 }
 

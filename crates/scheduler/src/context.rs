@@ -5,7 +5,7 @@ use crate::credit::strain::Strain;
 use crate::device_status::Amiss;
 use crate::failure::endings::Endings;
 use crate::first_runs::seen::FirstRunSeen;
-use crate::idle::Idle;
+use crate::idle::{Idle, Place};
 use crate::job_rules::{ByJob, JobPolicy};
 use crate::log::Repeats;
 use crate::metrics::{CountedSlurm, Tally};
@@ -219,6 +219,8 @@ pub struct Board {
     pub idle: Idle,
     /// When a plan was last made and committed, or nothing was left to plan.
     pub planned_at: Option<UnixTime>,
+    /// For whom the last plan set devices apart.
+    pub set_apart: BTreeMap<Place, SlurmJobId>,
     /// Jobs of several nodes whose turn it is by the last plan.
     pub let_go: LetGoTurns,
 }

@@ -40,7 +40,8 @@ impl Idle {
     /// nodes; `None`: they do not. A place is open where we could start somebody there; where we could not, Slurm is not to send anybody either.
     pub fn since(&self, job: &Job, scan: &Scan, is_open: impl Fn(&Place) -> bool) -> Option<UnixTime> {
         let mut by_node: BTreeMap<&NodeName, Vec<UnixTime>> = BTreeMap::new();
-        // Of several nodes it needs the same ones of each, and Slurm would start it by itself on those alone that it waits with.
+        // Slurm would start a job of several by itself on those alone that it waits with, and on others it would stand in front of
+        // everybody without being able to start.
         let named = named(job);
         let is_open = |place: &Place| named.is_none_or(|all| all.contains(&place.1)) && is_open(place);
         for (place, since) in self.since.iter().filter(|(place, _)| is_open(place)) {
@@ -64,9 +65,9 @@ fn device_count(job: &Job) -> usize {
     mark_of(job).map_or(1, Mark::device_count)
 }
 
-/// The devices of each of its nodes on which Slurm starts a job on several by itself.
+/// The devices of each of its nodes on which Slurm starts a job of several by itself.
 fn named(job: &Job) -> Option<&GresTypes> {
-    mark_of(job).filter(|mark| mark.node_count() > 1).and_then(|mark| mark.fallback.as_ref())
+    mark_of(job).and_then(|mark| mark.fallback.as_ref())
 }
 
 fn node_count(job: &Job) -> usize {
@@ -168,6 +169,11 @@ mod tests {
         assert_eq!(since(&two, &scan, &job(JobState::Pending)), Some(at(NOW)));
         assert_eq!(since(&two, &scan, &wide("g1,g2")), Some(at(NOW + 5)));
         assert_eq!(since(&two, &scan, &wide("g1,g2,g3")), None);
+        assert_eq!(
+            since(&two, &scan, &wide("g1,g3")),
+            None,
+            "two are free, and not those that it waits with"
+        );
         let on_nodes = |nodes| Job {
             mark: Ok(Some(Mark { nodes: Some(nodes), ..Mark::default() })),
             ..job(JobState::Pending)

@@ -16,7 +16,7 @@ use crate::tick_error::TickError;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::{Job, JobUpdate, updates};
 use pillion_store::drain_of;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
@@ -53,11 +53,12 @@ impl Renew {
             drain_of(&drains, &place.0, &place.1).is_none()
                 && mechanism.is_some_and(|mechanism| !needs_cap || mechanism.can_cap())
         };
-        let (idle, planned_at) = {
+        let (idle, planned_at, set_apart) = {
             let board = context.board();
-            (board.idle.clone(), board.planned_at)
+            (board.idle.clone(), board.planned_at, board.set_apart.clone())
         };
-        let progress = Progress { idle: &idle, planned_at, bound: context.settings.bound };
+        let bound = context.settings.bound;
+        let progress = Progress { idle: &idle, planned_at, set_apart: &set_apart, bound };
         let mut due = due(&scan, progress, is_open);
         due.retain(|(job, _)| !is_abandoned(job, &scan, |node| takes(&context.agents, job, node)));
         due.sort_by_key(|(job, _)| job.eligible_at.map_or(0, UnixTime::epoch));
@@ -90,6 +91,9 @@ struct Progress<'a> {
     idle: &'a Idle,
     /// When a plan was last made and committed, or nothing was left to plan; `None`: never since we were started.
     planned_at: Option<UnixTime>,
+    /// What that plan keeps for others stands free for nobody else: jobs of one GPU that came onto it one by one, each after its bound,
+    /// would keep whoever needs several from ever starting.
+    set_apart: &'a BTreeMap<Place, SlurmJobId>,
     bound: Duration,
 }
 
@@ -99,7 +103,8 @@ fn due<'a>(
     progress: Progress<'_>,
     is_open: impl Fn(&Place, bool) -> bool,
 ) -> Vec<(&'a Job, UnixTime)> {
-    let mut idle_since: BTreeMap<Wish<'_>, Option<UnixTime>> = BTreeMap::new();
+    let mut idle_since: BTreeMap<(Wish<'_>, Option<SlurmJobId>), Option<UnixTime>> = BTreeMap::new();
+    let waited_for: BTreeSet<SlurmJobId> = progress.set_apart.values().copied().collect();
     let mut due = Vec::new();
     for job in scan.jobs.values().filter(|job| is_waiting(job) && job.priority > 0) {
         let bound = bound_of(job, progress.bound);
@@ -113,9 +118,11 @@ fn due<'a>(
         }
         let Some(planned_at) = progress.planned_at else { continue };
         let needs_cap = wants_cap(job);
-        let free_since = *idle_since
-            .entry(wish(job))
-            .or_insert_with(|| progress.idle.since(job, scan, |place| is_open(place, needs_cap)));
+        let is_for_it = |place: &Place| progress.set_apart.get(place).is_none_or(|own| *own == job.id);
+        let own = waited_for.contains(&job.id).then_some(job.id);
+        let free_since = *idle_since.entry((wish(job), own)).or_insert_with(|| {
+            progress.idle.since(job, scan, |place| is_for_it(place) && is_open(place, needs_cap))
+        });
         // Who could not run anyway is kept from nothing.
         let free_since = free_since.filter(|_| held_reason(job, scan).is_none());
         let since = free_since.into_iter().chain([planned_at]).fold(scan.at, earlier);
@@ -173,7 +180,7 @@ mod tests {
 
     fn begin_of(job: Job, idle: &Idle, planned_at: Option<UnixTime>) -> Option<UnixTime> {
         let scan = scan_of(job);
-        let progress = Progress { idle, planned_at, bound: BOUND };
+        let progress = Progress { idle, planned_at, set_apart: &BTreeMap::new(), bound: BOUND };
         due(&scan, progress, |_, _| true).first().map(|(_, begin)| *begin)
     }
 
@@ -243,6 +250,30 @@ mod tests {
         assert_eq!(begin_of(excluded, &free(NOW - 599), planned), Some(at(NOW + 600)), "it cannot use it");
         let dependent = Job { has_dependency: true, ..late() };
         assert_eq!(begin_of(dependent, &free(NOW - 599), planned), Some(at(NOW + 600)), "it cannot run yet");
+    }
+
+    #[test]
+    fn what_is_set_apart_for_another_does_not_stand_free() {
+        let late = || Job { eligible_at: Some(at(NOW + 5)), ..job(JobState::Pending) };
+        let scan_at = |epoch: u64, used: u32| {
+            let mut scan = scan_of(late());
+            scan.at = at(epoch);
+            for node in &mut scan.nodes {
+                node.shards = [(GresType::new("g0"), (100, used))].into();
+            }
+            scan
+        };
+        let free = Idle::default().after(&scan_at(NOW - 601, 100)).after(&scan_at(NOW - 599, 0));
+        let begin = |own: SlurmJobId, planned_at: u64| {
+            let set_apart = [((NodeName::new("n1"), GresType::new("g0")), own)].into();
+            let planned_at = Some(at(planned_at));
+            let progress = Progress { idle: &free, planned_at, set_apart: &set_apart, bound: BOUND };
+            due(&scan_of(late()), progress, |_, _| true).first().map(|(_, begin)| *begin)
+        };
+        let other = SlurmJobId::plain(4_000_000);
+        assert_eq!(begin(other, NOW), Some(at(NOW + 600)), "it is for another");
+        assert_eq!(begin(late().id, NOW), None, "it is for this one, and was not given to it");
+        assert_eq!(begin(other, NOW - 599), None, "for a bound nobody has said so again");
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub(crate) fn explain(evaluator: &Evaluator<'_, '_>, placement: &Placement, is_b
         Explanation { job_id: context.jobs[*job].start.job_id, text, ..shared.clone() }
     });
     let parent_revision = context.view.revision;
-    Plan { parent_revision, left_waiting: left_waiting.collect(), pairings, let_go: Vec::new() }
+    Plan { left_waiting: left_waiting.collect(), pairings, ..Plan::empty(parent_revision) }
 }
 
 impl<'s, 'a> Explainer<'s, 'a> {

@@ -55,8 +55,12 @@ impl Engine {
         // One that was let go and lost its devices is looked after also where nobody else waits.
         let is_stuck = view.alone_claims.iter().any(|claim| claim.waits.is_some());
         if view.waiting.is_empty() && !is_stuck {
-            self.context.board_mut().reason_counts.clear();
-            self.context.board_mut().planned_at = Some(scan.at);
+            {
+                let mut board = self.context.board_mut();
+                board.reason_counts.clear();
+                board.set_apart.clear();
+                board.planned_at = Some(scan.at);
+            }
             return self.make_room(&view, &Plan::empty(view.revision), &scan).await;
         }
         // Where nothing can be cut nobody asks how anything goes in a slice.
@@ -77,6 +81,9 @@ impl Engine {
             return Ok(());
         }
         let due = std::mem::take(&mut plan.let_go);
+        let set_apart = std::mem::take(&mut plan.set_apart).into_iter();
+        let set_apart =
+            set_apart.flat_map(|one| one.devices.into_iter().map(move |place| (place, one.job_id))).collect();
         self.make_room(&view, &plan, &scan).await?;
         drop(view);
         if !due.is_empty() {
@@ -85,6 +92,7 @@ impl Engine {
         {
             let mut board = self.context.board_mut();
             board.planned_at = Some(scan.at);
+            board.set_apart = set_apart;
             board.let_go = LetGoTurns { planned_at: Some(scan.at), all: due };
         }
         self.explain(&plan).await

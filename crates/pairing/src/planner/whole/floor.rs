@@ -10,7 +10,7 @@ use super::near::{Reach, Ways, choose};
 use super::words::{GIVEN, KEPT, SET_APART, Wait};
 use crate::planner::admit::matches_device;
 use crate::view::{AloneClaim, ClusterView, WaitingJob};
-use pillion_core::{NodeName, UnixTime};
+use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use room::{Due, FAR, Room, Spot, Use, soonest};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,9 +32,20 @@ pub(super) struct Floor<'v> {
 
 /// Devices that are set apart, and by when those have to end who are lent one of them.
 pub(super) struct Window {
+    job_id: SlurmJobId,
     /// Their places in the view.
     pub(super) places: Vec<usize>,
     pub(super) until: UnixTime,
+}
+
+/// What becomes of devices after the walk, by their places in the view.
+pub(super) struct Closed {
+    /// Why each takes nobody else now.
+    pub(super) why: Vec<Option<&'static str>>,
+    /// What is set apart for those who end in time.
+    pub(super) windows: Vec<Window>,
+    /// For whom each is set apart or kept.
+    pub(super) apart: BTreeMap<SlurmJobId, Vec<usize>>,
 }
 
 /// What a job that gets whole devices finds at its turn.
@@ -112,7 +123,7 @@ impl<'v> Floor<'v> {
                 self.give(room, &spots, now + FAR);
             }
         } else {
-            self.set_dues_apart(&dues, free_at, now + FAR);
+            self.set_dues_apart(claim.job_id, &dues, (free_at, now + FAR));
         }
         None
     }
@@ -218,18 +229,23 @@ impl<'v> Floor<'v> {
         if free_at <= self.now {
             // Its devices are there, and it lacks something else of the nodes.
             for (_, room, _) in dues {
-                self.rooms[room].is_kept = true;
+                self.rooms[room].kept_for = Some(job.start.job_id);
             }
             self.apart_count += 1;
             return Some(first);
         }
         let limit = job.time_limit_seconds.map_or(FAR, Duration::from_secs);
-        self.set_dues_apart(&dues, free_at, free_at + limit).then_some(first)
+        self.set_dues_apart(job.start.job_id, &dues, (free_at, free_at + limit)).then_some(first)
     }
 
     /// `free_at`: when all of them are free, by time limits. `free_again_at`: when the job ends that they are set apart for. `false`: some
     /// are for another already, who goes before.
-    fn set_dues_apart(&mut self, dues: &[Due], free_at: UnixTime, free_again_at: UnixTime) -> bool {
+    fn set_dues_apart(
+        &mut self,
+        job_id: SlurmJobId,
+        dues: &[Due],
+        (free_at, free_again_at): (UnixTime, UnixTime),
+    ) -> bool {
         let is_another =
             |due: &Due| due.2.iter().any(|spot| self.rooms[due.1].spots[*spot].apart_until.is_some());
         if dues.iter().any(is_another) {
@@ -245,23 +261,27 @@ impl<'v> Floor<'v> {
                 places.push(spot.place);
             }
         }
-        self.windows.push(Window { places, until });
+        self.windows.push(Window { job_id, places, until });
         self.apart_count += 1;
         true
     }
 
-    /// Why devices take no job that may share, by their places in the view; and what is set apart, for those who end in time.
-    /// Whoever was seated before keeps his seat.
-    pub(super) fn closed(self) -> (Vec<Option<&'static str>>, Vec<Window>) {
+    /// Which devices take no job that may share. Whoever was seated before keeps his seat.
+    pub(super) fn closed(self) -> Closed {
+        let mut apart: BTreeMap<SlurmJobId, Vec<usize>> = BTreeMap::new();
         let mut closed = vec![None; self.device_count];
         for room in &self.rooms {
             for spot in &room.spots {
                 closed[spot.place] = match spot.use_ {
                     Use::Given => Some(GIVEN),
-                    Use::Free | Use::Held | Use::Lent if room.is_kept => Some(KEPT),
+                    Use::Free | Use::Held | Use::Lent if room.kept_for.is_some() => Some(KEPT),
                     Use::Free | Use::Held | Use::Lent => spot.apart_until.map(|_| SET_APART),
                     Use::Seated | Use::Closed => None,
                 };
+            }
+            if let Some(job_id) = room.kept_for {
+                let kept = room.spots.iter().map(|spot| spot.place);
+                apart.entry(job_id).or_default().extend(kept.filter(|place| closed[*place] == Some(KEPT)));
             }
         }
         let mut windows = self.windows;
@@ -269,7 +289,10 @@ impl<'v> Floor<'v> {
             window.places.retain(|place| closed[*place] == Some(SET_APART));
         }
         windows.retain(|window| !window.places.is_empty());
-        (closed, windows)
+        for window in &windows {
+            apart.entry(window.job_id).or_default().extend(&window.places);
+        }
+        Closed { why: closed, windows, apart }
     }
 }
 

@@ -24,10 +24,10 @@ mod sets;
 mod tests;
 mod words;
 
-use crate::plan::{Explanation, LetGo, Member, Pairing, Plan, Reason, Role};
+use crate::plan::{Explanation, LetGo, Member, Pairing, Plan, Reason, Role, SetApart};
 use crate::policy::Policy;
 use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, WaitingJob};
-use floor::{Floor, Found, Window};
+use floor::{Closed, Floor, Found, Window};
 use near::Ways;
 use pillion_core::share::Sharing;
 use pillion_core::{GresType, GresTypes, JobStart, NodeName, Shards, SlurmJobId, UnixTime};
@@ -59,7 +59,7 @@ pub(super) fn plan_around(
         plan.left_waiting.retain(|one| !started.contains(&one.job_id));
         plan.pairings.extend(found.pairings);
     }
-    let Settled { pairings, left, let_go, closed, .. } = settled;
+    let Settled { pairings, left, let_go, closed, apart, .. } = settled;
     plan.pairings.extend(pairings);
     plan.left_waiting.extend(left);
     if policy.share_wide {
@@ -67,10 +67,16 @@ pub(super) fn plan_around(
         plan = sets::share(&ground, plan, &mut plan_narrow);
     }
     plan.let_go = let_go;
+    plan.set_apart = apart.into_iter().map(|(job_id, places)| set_apart(view, job_id, &places)).collect();
     for at in 0..plan.let_go.len() {
         plan.let_go[at].at_once = !could_take_what_is_given(view, &plan, &plan.let_go[at]);
     }
     plan
+}
+
+fn set_apart(view: &ClusterView, job_id: SlurmJobId, places: &[usize]) -> SetApart {
+    let devices = places.iter().map(|place| &view.devices[*place]);
+    SetApart { job_id, devices: devices.map(|own| (own.node.clone(), own.gres_type.clone())).collect() }
 }
 
 /// Whether Slurm could start this job, which is pinned to no node, on devices that somebody else is about to start on: of another node
@@ -111,6 +117,8 @@ struct Settled {
     let_go: Vec<LetGo>,
     /// By device of the view: why it takes none of the others now.
     closed: Vec<Option<&'static str>>,
+    /// For whom devices are set apart, by their places in the view.
+    apart: BTreeMap<SlurmJobId, Vec<usize>>,
 }
 
 fn settle(view: &ClusterView, model: &str) -> Settled {
@@ -141,8 +149,8 @@ fn settle(view: &ClusterView, model: &str) -> Settled {
             }
         }
     }
-    let (closed, windows) = floor.closed();
-    Settled { pairings, left, windows, let_go, closed }
+    let Closed { why: closed, windows, apart } = floor.closed();
+    Settled { pairings, left, windows, let_go, closed, apart }
 }
 
 const fn reason(wait: Wait) -> Reason {

@@ -2,14 +2,14 @@ mod beside_slurm;
 mod on_several_nodes;
 
 use crate::model::Contention;
-use crate::plan::{Plan, Reason, Role};
+use crate::plan::{Plan, Reason, Role, SetApart};
 use crate::planner::plan;
 use crate::policy::Policy;
 use crate::testing::{NOW, claim, device, device_with, job, tenant, view};
 use crate::view::{AloneClaim, ClusterView, DeviceView, WaitingJob};
 use pillion_core::device::Mechanism::Mps;
 use pillion_core::link::Link;
-use pillion_core::{NodeName, UnixTime, UserId};
+use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime, UserId};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -204,7 +204,14 @@ fn what_is_set_apart_is_used_by_those_who_end_before() {
     let limited = |id, seconds| WaitingJob { time_limit_seconds: Some(seconds), ..job(id, "heavy") };
     // They end within two thirds of it.
     let queue = vec![wide(1, 4), limited(2, 3600), limited(3, 600), limited(4, 667), limited(5, 666)];
-    assert_eq!(places(&planned(&view(devices.clone(), queue))), ["3 n1:g0", "5 n1:g1"]);
+    let plan = planned(&view(devices.clone(), queue));
+    assert_eq!(places(&plan), ["3 n1:g0", "5 n1:g1"]);
+    let on_n1 = |own: &&str| (NodeName::new("n1"), GresType::new(*own));
+    let of_first = SetApart {
+        job_id: SlurmJobId::plain(1),
+        devices: ["g0", "g1", "g2", "g3"].iter().map(on_n1).collect(),
+    };
+    assert_eq!(plan.set_apart, [of_first]);
     let wide_ones = vec![wide(1, 4), WaitingJob { time_limit_seconds: Some(600), ..wide(2, 2) }, wide(3, 2)];
     assert_eq!(places(&planned(&view(devices, wide_ones))), ["2 n1:g0,g1"]);
 }
@@ -281,6 +288,9 @@ fn no_more_nodes_are_kept_than_jobs_have_devices_set_apart() {
     let used: BTreeSet<NodeName> =
         planned(&crowded).pairings.into_iter().map(|pairing| pairing.node).collect();
     assert_eq!(used.len(), 2, "{used:?}");
+    let kept = planned(&crowded).set_apart;
+    assert_eq!(kept.len(), 4, "what is kept for who lacks CPUs is set apart as well");
+    assert!(kept.iter().all(|own| own.devices.len() == 4), "{kept:?}");
 }
 
 /// Plays hours of a node on which small jobs come without end: whoever has been first in the queue for longer than the longest

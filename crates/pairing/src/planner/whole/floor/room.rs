@@ -4,7 +4,7 @@ use crate::planner::admit::matches_device;
 use crate::planner::whole::alike::Set;
 use crate::planner::whole::near::Ways;
 use crate::view::{DeviceView, NodeView, WaitingJob};
-use pillion_core::{GresType, GresTypes, UnixTime};
+use pillion_core::{GresType, GresTypes, SlurmJobId, UnixTime};
 use std::time::Duration;
 
 /// When somebody ends of whom nobody knows when: later than any time limit, so that whoever has one ends before.
@@ -47,7 +47,7 @@ pub(super) struct Room<'v> {
     pub(super) cpus_free: u32,
     pub(super) memory_mib_free: u64,
     /// For a job that lacks CPUs or memory only.
-    pub(super) is_kept: bool,
+    pub(super) kept_for: Option<SlurmJobId>,
     pub(super) spots: Vec<Spot<'v>>,
     /// Of the devices of `spots`, in their order.
     pub(super) ways: Ways,
@@ -68,7 +68,7 @@ impl Spot<'_> {
 impl<'v> Room<'v> {
     pub(super) fn new(node: &'v NodeView) -> Self {
         let (cpus_free, memory_mib_free) = (node.cpus_free, node.memory_mib_free);
-        Self { node, cpus_free, memory_mib_free, is_kept: false, spots: Vec::new(), ways: Ways::between(&[]) }
+        Self { node, cpus_free, memory_mib_free, kept_for: None, spots: Vec::new(), ways: Ways::between(&[]) }
     }
 
     pub(super) fn add(&mut self, place: usize, device: &'v DeviceView, name: Set, now: UnixTime) {
@@ -82,7 +82,7 @@ impl<'v> Room<'v> {
     }
 
     pub(super) fn has_cpus(&self, job: &WaitingJob) -> bool {
-        !self.is_kept && self.cpus_free >= job.cpus && self.memory_mib_free >= job.memory_mib
+        self.kept_for.is_none() && self.cpus_free >= job.cpus && self.memory_mib_free >= job.memory_mib
     }
 
     pub(super) fn charge(&mut self, job: &WaitingJob) {
