@@ -717,6 +717,37 @@ local function why_no_session(job, option, gpu, nodes)
   return nil
 end
 
+-- Whether an option of srun asks for GPUs; `before` is the word before it, of which it may be the value.
+local function asks_for_gpus(word, before)
+  if string.find(word, "^%-%-gpus") or string.find(word, "^%-%-ntasks%-per%-gpu") or string.find(word, "^%-G%d") then return true end
+  local is_list = string.find(word, "^%-%-gres=") or string.find(word, "^%-%-tres%-per%-task=")
+  if is_list or before == "--gres" or before == "--tres-per-task" then return string.find(word, "gpu", 1, true) ~= nil end
+  return before == "-G" and string.find(word, "^%d") ~= nil
+end
+
+-- Whether a step of the script asks for GPUs: there are none in a job that has shards, and the step would fail. The options of an srun
+-- end where its program begins: at the first word that is neither one nor, after one without "=", its value. Each word is looked at once,
+-- however long a line is.
+local function has_step_of_gpus(script)
+  local lines = string.gsub(string.sub(script, 1, PREAMBLE_LENGTH_MAX), "\\\n", " ")
+  for line in string.gmatch(lines, "[^\n]+") do
+    local before = nil -- the last word of an srun's options; nil outside of them
+    for word in string.gmatch(line, "%S+") do
+      if string.find(word, "^#") then break end
+      local is_option = string.find(word, "^%-")
+      if word == "srun" or string.find(word, "[/(`]srun$") then
+        before = word
+      elseif before and asks_for_gpus(word, before) then
+        return true
+      elseif before then
+        local is_value = string.find(before, "^%-") and not string.find(before, "=", 1, true)
+        before = (is_option or is_value) and word or nil
+      end
+    end
+  end
+  return false
+end
+
 -- Those of the pools in which an agent stands behind some GPU: elsewhere nobody would decide on who sits in front of his job.
 local function attended(pools)
   local open = {}
@@ -735,6 +766,9 @@ local function manage(job, part_list, option, pools, beat, now)
   if not gpu then return false, no_gpu end
   local unfit = why_unfit(job, gpu) or (job.priority == 0 and "it is held" or nil)
   if unfit then return false, unfit end
+  if job.script and has_step_of_gpus(job.script) then
+    return false, "a step in its script asks for GPUs; write plain srun, which has all GPUs of the job"
+  end
   local nodes = node_count(job)
   if not job.script then
     local why = why_no_session(job, option, gpu, nodes)
@@ -768,18 +802,6 @@ local function manage(job, part_list, option, pools, beat, now)
 end
 
 -- Jobs of a pool partition that do not ask for co-location -----------------------------------------------------------------
-
--- Whether a step of the script asks for GPUs: there are none in a job that has shards, and the step would fail.
-local function has_step_of_gpus(script)
-  local lines = string.gsub(string.sub(script, 1, PREAMBLE_LENGTH_MAX), "\\\n", " ")
-  for line in string.gmatch(lines, "[^\n]+") do
-    local step = not string.find(line, "^%s*#") and string.match(line, "srun%s(.*)$")
-    if step and (string.find(step, "%-%-gpus") or string.find(step, "%-%-gres[= ]%S*gpu") or string.find(step, "%-G%s*%d")) then
-      return true
-    end
-  end
-  return false
-end
 
 -- What keeps it from the pool; nil for nothing.
 local function why_not_plain(job, gpu, size, pool, part, named_count)
@@ -825,9 +847,6 @@ local function share_by_default(job, part_list, names, pool, beat, now)
   if not pool.shares then return false end
   if #names > 1 then return false, "it names other partitions besides" end
   if not job.script then return false, "only batch jobs (sbatch) are co-located where nobody asks for it" end
-  if has_step_of_gpus(job.script) then
-    return false, "a step in its script asks for GPUs; write plain srun, which has all GPUs of the job"
-  end
   local gpu = find_gpu(job)
   local may_share = gpu and gpu.count == 1 and node_count(job) == 1
   if pool.waiting and not may_share then return false end

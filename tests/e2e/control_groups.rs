@@ -22,7 +22,7 @@ const HELD_MAX: Duration = Duration::from_secs(20);
 /// One node of two GPUs behind the doubles of NVIDIA's library and programs; `None` where the machine has no such control groups.
 fn start(policy: &[&str]) -> Option<Cluster> {
     if !are_there() {
-        eprintln!("SKIPPED: this machine has no control groups of version 1 (freezer, devices)");
+        pillion_test_kit::not_on_this_machine("it has no control groups of version 1 (freezer, devices)");
         return None;
     }
     let name = own_name("n1").unwrap();

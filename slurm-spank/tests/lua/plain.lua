@@ -135,7 +135,9 @@ S.test("what cannot be there is refused with its reason", function()
     if case[2].script == false then fields.script = false end
     assert_refused(name, case[1], fields)
   end
-  S.equal((submit({ tres_per_node = "gres/gpu:1", script = "#!/bin/sh\n# srun --gpus=1\nsrun x\n" })), slurm.SUCCESS, "a comment")
+  for _, line in ipairs({ "# srun --gpus=1\nsrun x", "srun python train.py --gpus=4" }) do
+    S.equal((submit({ tres_per_node = "gres/gpu:1", script = "#!/bin/sh\n" .. line .. "\n" })), slurm.SUCCESS, line)
+  end
 end)
 
 S.test("where the site does not let them in, or nobody ever told, they are refused as before", function()

@@ -302,6 +302,34 @@ S.test("4 MB of script take no time to speak of", function()
   end
 end)
 
+S.test("a job whose steps ask for GPUs is left alone: there are none in a job that has shards", function()
+  local function script(line) return with({ script = "#!/bin/sh\n" .. line .. "\n" }) end
+  for _, line in ipairs({
+    "srun --gpus=1 x", "srun -n 4 --gpus-per-task=1 x", "srun -n1 \\\n  -G 1 x", "srun -G1 x", "srun --gres=gpu:1 x",
+    "srun --gres gpu:1 x", "srun --tres-per-task=gres/gpu:1 x", "srun --ntasks-per-gpu=2 x", "time /usr/bin/srun --gpus 1 x",
+    "srun x & srun --gpus=1 y", "out=$(srun -n 1 -c 4 --gpus=1 x)",
+  }) do
+    assert_untouched(line, script(line), nil, "a step in its script asks for GPUs")
+  end
+  for _, line in ipairs({
+    "# srun --gpus=1 x", "srun python train.py --gpus=4", "srun -n 1 --mpi=pmix python train.py --gpus 4", "srun x # --gpus=1",
+    "python train.py --gpus=4", "srun --gres=none x", "srun --export=ALL,G=-G1 x", "srun bash -c 'y --gres=gpu:1'", "mysrun --gpus=1 x",
+  }) do
+    assert_managed(line, script(line))
+  end
+end)
+
+-- slurmctld holds its lock meanwhile: what walks on from each word is done in days.
+S.test("a script of one long line costs a walk along it", function()
+  for _, word in ipairs({ "--gres=", "--gres= ", "srun ", "srun --gres=", "-G ", "-G", "--tres-per-task=" }) do
+    local line = "srun " .. string.rep(word, math.floor(262144 / #word))
+    local begun = os.clock()
+    assert_managed(word, with({ script = "#!/bin/sh\n" .. line .. "\n" }))
+    local took = os.clock() - begun
+    assert(took < 1, word .. " took " .. took .. " s")
+  end
+end)
+
 S.test("the time limit is the one of the user's partition", function()
   local any = { time_limit = slurm.NO_VAL }
   local values = assert_managed("unlimited", with(any))
