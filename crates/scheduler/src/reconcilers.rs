@@ -73,8 +73,7 @@ impl Reconciler for Beat {
 #[async_trait]
 impl Reconciler for FirstRuns {
     async fn tick(&self) -> Result<(), TickError> {
-        Self::tick(self);
-        Ok(())
+        Self::tick(self).await
     }
 }
 

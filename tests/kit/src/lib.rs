@@ -95,7 +95,7 @@ pub fn launch(start: JobStart) -> Launch {
 
 /// Says that a test does nothing because its data are not on this machine. They may not be copied, so this is no failure anywhere.
 pub fn without_data(path: &Path) {
-    say(&format!("{} is not there", path.display()));
+    not_on_this_machine(&format!("{} is not there", path.display()));
 }
 
 /// Set by `tests/run`, which has everything that a test may need: there a test that cannot run has failed.

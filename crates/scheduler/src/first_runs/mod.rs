@@ -11,8 +11,11 @@ pub(crate) mod seen;
 mod so_far;
 
 use crate::context::Context;
+use crate::tick_error::TickError;
 use pillion_core::decision::MemberState;
-use pillion_core::{GresType, JobStart, NodeName, UnixTime};
+use pillion_core::family::family_of;
+use pillion_core::name::KnownName;
+use pillion_core::{GresType, JobStart, NodeName, UnixTime, WorkloadKey};
 use pillion_pairing::{FirstRun, may_join_first_run};
 use pillion_store::{Decision, Member};
 use seen::{FirstRunSeen, is_first_run};
@@ -36,7 +39,10 @@ impl FirstRuns {
     }
 
     /// Looks once at every first run that others may join one day.
-    pub fn tick(&self) {
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not say what their workloads are called; they were measured all the same.
+    pub async fn tick(&self) -> Result<(), TickError> {
         let context = &self.context;
         let policy = &context.settings.policy;
         let may_host = context.settings.by_job().may_host_first_runs();
@@ -44,7 +50,7 @@ impl FirstRuns {
         if !is_wanted || !context.is_leading() {
             self.lock().clear();
             context.board_mut().first_runs.clear();
-            return;
+            return Ok(());
         }
         let active = Arc::clone(&context.board().active);
         let running = first_runs(&active);
@@ -52,11 +58,14 @@ impl FirstRuns {
         self.lock().retain(|start, _| starts.contains(start));
         context.board_mut().first_runs.retain(|start, _| starts.contains(start));
         self.remember_joined(&active);
+        let named = self.families(&running).await;
+        let unnamed = BTreeMap::new();
+        let families = named.as_ref().unwrap_or(&unnamed);
         let samples = context.agents.samples_of(running.keys().map(|(node, gres_type)| (node, gres_type)));
         for (place, sample) in &samples {
             let (decision, member) = running[place];
             let start = member.plan.start;
-            let first = {
+            let mut first = {
                 let mut seen = self.lock();
                 let so_far = seen.entry(start).or_insert_with(|| SoFar::new(policy.first_run_seconds_min));
                 if !so_far.add(start, sample) {
@@ -64,6 +73,8 @@ impl FirstRuns {
                 }
                 so_far.first_run(&member.plan.workload, &decision.device_model)
             };
+            // Its earlier versions and other sizes tell what to expect of it.
+            first.profile.family = families.get(&member.plan.workload).cloned();
             let was_joinable = self.joinable_since(start);
             let is_joinable = may_join_first_run(&first, policy).is_ok();
             let known = FirstRunSeen {
@@ -77,6 +88,25 @@ impl FirstRuns {
             }
             context.board_mut().first_runs.insert(start, Arc::new(known));
         }
+        named.map(|_| ())
+    }
+
+    /// The families of their workloads, by what people call these now.
+    async fn families(
+        &self,
+        running: &BTreeMap<Place, (&Decision, &Member)>,
+    ) -> Result<BTreeMap<WorkloadKey, String>, TickError> {
+        let workloads: BTreeSet<_> = running.values().map(|(_, member)| &member.plan.workload).collect();
+        if workloads.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let workloads: Vec<WorkloadKey> = workloads.into_iter().cloned().collect();
+        let names = self.context.store.workload_names(&workloads).await?;
+        let family = |(workload, known): (WorkloadKey, KnownName)| {
+            let family = family_of(&workload, &known.name)?;
+            Some((workload, family))
+        };
+        Ok(names.into_iter().filter_map(family).collect())
     }
 
     /// Of whom others have joined, what was seen before stands in their decision: whoever begins to lead reads it there.

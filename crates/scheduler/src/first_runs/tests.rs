@@ -151,7 +151,7 @@ impl World {
         Self { first_runs: FirstRuns::new(Arc::clone(&context)), context, agents, _orders: orders }
     }
 
-    fn look(&self, second: u64, tenants: Vec<TenantUse>) {
+    async fn look(&self, second: u64, tenants: Vec<TenantUse>) {
         let (active, _) = steady(second);
         let sample = DeviceSample {
             gres_type: pillion_core::GresType::new("g1"),
@@ -160,7 +160,7 @@ impl World {
         };
         let samples = DeviceSamples { recorded_at: at(NOW + second), samples: vec![sample] };
         self.agents.set_readings(&NodeName::new("n1"), &samples);
-        self.first_runs.tick();
+        self.first_runs.tick().await.unwrap();
     }
 
     fn joinable_since(&self) -> Option<UnixTime> {
@@ -168,26 +168,26 @@ impl World {
     }
 }
 
-#[test]
-fn the_board_says_since_when_it_may_be_joined_and_forgets_it_when_it_is_over() {
+#[tokio::test]
+async fn the_board_says_since_when_it_may_be_joined_and_forgets_it_when_it_is_over() {
     let world = World::new(host_policy());
     for second in (0..400_u32).step_by(2) {
-        world.look(u64::from(second), vec![usage(7, 8, Some(f64::from(second)))]);
+        world.look(u64::from(second), vec![usage(7, 8, Some(f64::from(second)))]).await;
     }
     assert_eq!(world.joinable_since(), Some(at(NOW + 300)));
     let before = world.context.board().first_runs[&start(7)].clone();
     // Somebody has joined: what was seen of it alone stands.
     for second in (400..500).step_by(2) {
-        world.look(second, vec![usage(7, 8, None), usage(8, 30, None)]);
+        world.look(second, vec![usage(7, 8, None), usage(8, 30, None)]).await;
     }
     assert_eq!(world.context.board().first_runs[&start(7)], before);
     world.context.board_mut().active = Arc::default();
-    world.look(502, Vec::new());
+    world.look(502, Vec::new()).await;
     assert!(world.context.board().first_runs.is_empty() && world.first_runs.lock().is_empty());
 }
 
-#[test]
-fn of_one_that_was_joined_the_joiners_decision_remembers_what_was_seen() {
+#[tokio::test]
+async fn of_one_that_was_joined_the_joiners_decision_remembers_what_was_seen() {
     let world = World::new(host_policy());
     let first = FirstRun::unseen(WorkloadKey::new("alice/new"), "h100");
     let joined = |state| {
@@ -197,7 +197,7 @@ fn of_one_that_was_joined_the_joiners_decision_remembers_what_was_seen() {
     };
     for (state, is_known) in [(MemberState::Released, false), (MemberState::Running, true)] {
         world.context.board_mut().active = joined(state);
-        world.first_runs.tick();
+        world.first_runs.tick().await.unwrap();
         let board = world.context.board();
         assert_eq!(
             board.first_runs.get(&start(7)).map(|seen| &seen.first),
@@ -207,11 +207,11 @@ fn of_one_that_was_joined_the_joiners_decision_remembers_what_was_seen() {
     }
 }
 
-#[test]
-fn where_first_runs_are_alone_nothing_is_kept() {
+#[tokio::test]
+async fn where_first_runs_are_alone_nothing_is_kept() {
     let world = World::new(Policy::default());
     for second in (0..400).step_by(2) {
-        world.look(second, vec![usage(7, 8, None)]);
+        world.look(second, vec![usage(7, 8, None)]).await;
     }
     assert!(world.context.board().first_runs.is_empty());
 }
@@ -222,4 +222,16 @@ fn a_host_that_is_known_is_no_first_run() {
     assert!(!is_first_run(&running(7, Role::Host, Some(GIB))), "it was admitted with what it needs");
     assert!(!is_first_run(&running(7, Role::Alone, None)), "it has the whole device");
     assert!(!is_first_run(&running(7, Role::Joiner, None)));
+}
+
+#[tokio::test]
+async fn it_is_of_the_family_of_its_earlier_versions() {
+    let world = World::new(host_policy());
+    let name = pillion_core::WorkloadName::safe("train_v3.py").unwrap();
+    let (workload, uid) = (WorkloadKey::new("alice/new"), pillion_core::UserId(2001));
+    let naming = pillion_store::Naming { workload, uid, name, source: pillion_core::name::NameSource::Job };
+    world.context.store.name_workloads(&[naming], at(NOW)).await.unwrap();
+    world.look(2, vec![usage(7, 8, None)]).await;
+    let family = world.context.board().first_runs[&start(7)].first.profile.family.clone();
+    assert_eq!(family.as_deref(), Some("alice/train"));
 }
