@@ -95,7 +95,7 @@ pub struct Input {
     pub gpu_hours: f64,
     /// GPU-hours of jobs of one GPU: others are not shared.
     pub one_gpu_hours: f64,
-    /// GPU-hours of jobs of several GPUs of one node: they can be in the pool, and have them whole.
+    /// GPU-hours of jobs of several GPUs, as many on each of their nodes: they can be in the pool, and have them whole.
     pub wide_gpu_hours: f64,
     /// Types of GPU whose memory nobody knows: nobody shares them here.
     pub gpu_types_without_memory: Vec<String>,
@@ -323,7 +323,7 @@ impl Replay {
             until_seconds: seconds(until),
             gpu_hours: gpu_hours(jobs()),
             one_gpu_hours: gpu_hours(jobs().filter(|job| job.gpus == 1)),
-            wide_gpu_hours: gpu_hours(jobs().filter(|job| job.gpus > 1 && job.nodes == 1)),
+            wide_gpu_hours: gpu_hours(jobs().filter(|job| job.gpus > 1 && job.gpus.is_multiple_of(job.nodes))),
             gpu_types_without_memory: self.types_without_memory(),
             has_submit_lines: self.accounting.has_submit_lines,
         }

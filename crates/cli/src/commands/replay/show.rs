@@ -73,7 +73,8 @@ fn input(report: &Report, nodes_left_out: usize) -> Vec<Block> {
     let input = &report.input;
     let mut lines = vec![line(&format!(
         "{} of {} on {} with {} GPUs, {} to {}: {:.0} GPU-hours, {} of them in jobs of one GPU, which could \
-         share, and {} in jobs of several GPUs of one node, which could have them whole in the pool",
+         share, and {} in jobs of several GPUs, as many on each of their nodes, which could have them whole in the \
+         pool: {} can be managed",
         format::counted(input.jobs, "job"),
         format::counted(input.users, "user"),
         format::counted(input.nodes, "node"),
@@ -83,6 +84,7 @@ fn input(report: &Report, nodes_left_out: usize) -> Vec<Block> {
         input.gpu_hours,
         fraction(Some(input.one_gpu_hours / input.gpu_hours.max(1e-9))),
         fraction(Some(input.wide_gpu_hours / input.gpu_hours.max(1e-9))),
+        fraction(Some((input.one_gpu_hours + input.wide_gpu_hours) / input.gpu_hours.max(1e-9))),
     ))];
     for counted in &input.jobs_set_aside {
         lines.push(line(&format!("  not replayed: {}", counted.of("job"))));
