@@ -323,7 +323,9 @@ impl Replay {
             until_seconds: seconds(until),
             gpu_hours: gpu_hours(jobs()),
             one_gpu_hours: gpu_hours(jobs().filter(|job| job.gpus == 1)),
-            wide_gpu_hours: gpu_hours(jobs().filter(|job| job.gpus > 1 && job.gpus.is_multiple_of(job.nodes))),
+            wide_gpu_hours: gpu_hours(
+                jobs().filter(|job| job.gpus > 1 && job.gpus.is_multiple_of(job.nodes)),
+            ),
             gpu_types_without_memory: self.types_without_memory(),
             has_submit_lines: self.accounting.has_submit_lines,
         }
