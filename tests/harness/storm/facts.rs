@@ -201,8 +201,14 @@ impl Job {
         let next = self.allocations.get(index + 1).map_or(f64::INFINITY, |next| next.at);
         self.starts.iter().find(|start| allocation.at <= start.at && start.at < next)
     }
-    /// How long a start held its devices at the least: by its own clock, and no longer than by Slurm's.
+    /// How long a start held its devices at the least: by its own clock, and no longer than by Slurm's. Of one that Slurm forgot, and
+    /// began again under the same count, its log knows no end.
     pub fn held(&self, start: &Start) -> Option<Span> {
+        let is_begun_again =
+            self.starts.iter().any(|other| other.at > start.at && other.restarts == start.restarts);
+        if start.ended_at.is_none() && is_begun_again {
+            return None;
+        }
         let by_slurm = self.allocation_of(start).and_then(|allocation| allocation.until);
         let until = match (start.ended_at, by_slurm) {
             (Some(own), Some(slurm)) => own.min(slurm),

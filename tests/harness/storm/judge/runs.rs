@@ -146,6 +146,8 @@ fn how_it_ended(facts: &Facts, job: &Job) -> Option<(HarmKind, String)> {
             })
         }
         "CANCELLED" if was_cancelled || lost_its_dependency(facts, job) => None,
+        // Lost before it was submitted: Slurm cancels it at once, and keeps nothing of it.
+        "" if job.starts.is_empty() && lost_its_dependency(facts, job) => None,
         // What came between a cancel and its end: Slurm keeps the first. Of tasks that never began it keeps nothing.
         "" | "FAILED" | "REQUEUED" if was_cancelled => None,
         state => {

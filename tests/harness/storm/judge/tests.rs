@@ -297,6 +297,14 @@ fn what_comes_before_what_it_waits_for_is_found() {
         facts.jobs[2].order.after = Some(After::Ok(1));
     });
     assert_eq!(lost, [], "Slurm cancels who waits for a job that was cancelled");
+    let lost_before = doctored(|facts| {
+        facts.jobs[1].accounts[0].state = "CANCELLED".into();
+        facts.jobs[1].done.push(done(Deed::Cancel, 4.0));
+        waiting(&mut facts.jobs[2]);
+        facts.jobs[2].left = None;
+        facts.jobs[2].order.after = Some(After::Ok(1));
+    });
+    assert_eq!(lost_before, [], "at its submission, and then its accounting has nothing of it");
 }
 
 #[test]
@@ -381,6 +389,18 @@ fn more_shards_than_a_gpu_has_are_found() {
         facts.jobs.push(second);
     });
     assert_eq!(whole, [HarmKind::Overbooked, HarmKind::Unplanned]);
+    let forgotten = doctored(|facts| {
+        // Killed with no end of its own, and begun again under the same count long after: slurmctld had forgotten it.
+        let first = &mut facts.jobs[1];
+        again(first, 40.0);
+        first.accounts.remove(0);
+        first.starts[1].restarts = 0;
+        (first.starts[0].ended_at, first.starts[0].exit) = (None, None);
+        first.allocations.remove(1);
+        first.allocations[0].until = Some(47.1);
+        facts.jobs.push(job(4, Kind::First, 20.0));
+    });
+    assert_eq!(forgotten, [HarmKind::RanTwice], "how long its first start was there nobody knows");
     let seen = |facts: &mut Facts| facts.overbooked.push(Sight { text: "n1 GPU 0: 140 of 100".into() });
     assert_eq!(doctored(seen), [HarmKind::Overbooked]);
 }
