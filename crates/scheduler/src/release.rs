@@ -13,6 +13,7 @@ use crate::fence;
 use crate::scan::{Scan, mark_of};
 use crate::step::{Host, Next, Surroundings, next};
 use crate::tick_error::TickError;
+use crate::watch::FORGOTTEN_PAUSE;
 use futures::StreamExt;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
@@ -273,7 +274,14 @@ impl Release {
     /// or was changed; the next scan tells.
     async fn put_back(&self, job: &Job) -> Result<bool, TickError> {
         let Some(mark) = mark_of(job) else { return Ok(true) };
-        self.hand_to_slurm(job, &updates::undo(job, mark, self.context.now())).await
+        let now = self.context.now();
+        let mut update = updates::undo(job, mark, now);
+        if self.context.board().forgotten.contains(&job.start()) {
+            // Slurm would start it as soon as it may, and it may be on its node still.
+            let gone = now + FORGOTTEN_PAUSE;
+            update.start_time = update.start_time.map(|begin| if begin < gone { gone } else { begin });
+        }
+        self.hand_to_slurm(job, &update).await
     }
 
     /// `false`: it has started after all, or was changed; the next scan tells.

@@ -53,3 +53,24 @@ async fn a_lease_is_put_back_once_for_one_scan() {
     let events = context.store.events(job).await.unwrap();
     assert_eq!(events.len(), 1, "{events:?}");
 }
+
+/// Its node has begun it, and slurmctld, killed since, has forgotten that: whoever is put back is Slurm's to start, and not before the
+/// node can have ended it.
+#[tokio::test]
+async fn a_start_that_slurm_forgot_is_put_back_for_later() {
+    let begin = async |is_forgotten: bool| {
+        let (context, clock, slurm, job) = lost_lease();
+        let (watch, release) = (Watch::new(Arc::clone(&context)), Release::new(Arc::clone(&context)));
+        if is_forgotten {
+            let start = JobStart { job_id: job, restart_count: 0 };
+            context.board_mut().launched.insert(start, clock.now());
+            clock.advance(Duration::from_secs(1));
+        }
+        watch.tick().await.unwrap();
+        release.tick().await.unwrap();
+        let begin = slurm.job(job).unwrap().eligible_at.unwrap();
+        begin.seconds_since(clock.now())
+    };
+    assert!((begin(false).await - 3.0).abs() < 1.0);
+    assert!((begin(true).await - FORGOTTEN_PAUSE.as_secs_f64()).abs() < 1.0);
+}

@@ -24,7 +24,7 @@ const PRIVACY_AGE_MAX: Duration = Duration::from_mins(1);
 
 /// Started again at once, and on the same node, it would be there twice, for which Slurm drains the node (*Duplicate jobid*). As long as
 /// slurmctld, started anew, may take to have nodes end what it believes to wait.
-const FORGOTTEN_PAUSE: Duration = Duration::from_secs(10);
+pub(crate) const FORGOTTEN_PAUSE: Duration = Duration::from_secs(10);
 
 /// The queue watcher.
 pub struct Watch {
