@@ -61,8 +61,7 @@ pub(crate) fn facts(
     }
     let sights = |texts: BTreeSet<String>| texts.into_iter().map(|text| Sight { text }).collect();
     let span = [journal.began_at, ended_at];
-    let told = decisions(cluster, span);
-    let (is_compared, decisions) = (told.is_some(), told.unwrap_or_default());
+    let decisions = decisions(cluster, span);
     let made_room = made_room(cluster, span);
     for job in &mut jobs {
         job.made_room = made_room.get(&job.name).copied().unwrap_or_default();
@@ -72,7 +71,6 @@ pub(crate) fn facts(
         jobs,
         outages: seen.outages,
         decisions,
-        is_compared,
         overbooked: sights(seen.overbooked),
         died: seen.died,
         drained: sights(seen.drained),
@@ -219,17 +217,17 @@ fn begun(at: f64, restarts: u32, words: &BTreeMap<&str, &str>) -> Start {
     }
 }
 
-/// What was decided since the storm began; `None` where the scheduler does not answer, which is said.
-fn decisions(cluster: &Cluster, span: [f64; 2]) -> Option<Vec<Decision>> {
-    let found = told(cluster, span, &["pairs", "--all"], "decisions")?;
+/// What was decided since the storm began; nothing where the scheduler does not answer, which is said.
+fn decisions(cluster: &Cluster, span: [f64; 2]) -> Vec<Decision> {
+    let found = told(cluster, span, &["pairs", "--all"], "decisions");
     let all: BTreeMap<u64, Decision> =
         found.iter().filter_map(decision).map(|decision| (decision.id, decision)).collect();
-    Some(all.into_values().collect())
+    all.into_values().collect()
 }
 
 /// How often each job was started again by Pillion.
 fn made_room(cluster: &Cluster, span: [f64; 2]) -> BTreeMap<String, usize> {
-    let found = told(cluster, span, &["events", "--kinds", "requeued"], "events").unwrap_or_default();
+    let found = told(cluster, span, &["events", "--kinds", "requeued"], "events");
     // The pieces have a second in common.
     let events: BTreeSet<(&str, String)> =
         found.iter().filter_map(|event| Some((event["job_id"].as_str()?, event.to_string()))).collect();
@@ -240,8 +238,8 @@ fn made_room(cluster: &Cluster, span: [f64; 2]) -> BTreeMap<String, usize> {
     counts
 }
 
-/// What the scheduler tells of a time, piece by piece; `None` where it does not answer, which is said.
-fn told(cluster: &Cluster, [began_at, ended_at]: [f64; 2], words: &[&str], key: &str) -> Option<Vec<Value>> {
+/// What the scheduler tells of a time, piece by piece; nothing where it does not answer, which is said.
+fn told(cluster: &Cluster, [began_at, ended_at]: [f64; 2], words: &[&str], key: &str) -> Vec<Value> {
     let mut all = Vec::new();
     let mut from = began_at - 5.0;
     while from < ended_at {
@@ -263,12 +261,12 @@ fn told(cluster: &Cluster, [began_at, ended_at]: [f64; 2], words: &[&str], key: 
             Ok(value) => all.extend(value[key].as_array().into_iter().flatten().cloned()),
             Err(error) => {
                 crate::say(&format!("no {key} to compare with: {}", pillion_core::report(&error)));
-                return None;
+                return Vec::new();
             }
         }
         from = until;
     }
-    Some(all)
+    all
 }
 
 fn decision(value: &Value) -> Option<Decision> {
