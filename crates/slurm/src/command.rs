@@ -6,6 +6,7 @@ use crate::parse::held::{self, HeldDevices};
 use crate::parse::squeue::Excluded;
 use crate::parse::{queue, scontrol, squeue};
 use crate::process::Runner;
+use crate::throttles::Throttles;
 use crate::types::{
     Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Requeued, SCRIPT_BYTES_MAX,
     Slurm, SlurmError,
@@ -20,14 +21,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 /// Jobs named in one `scontrol update`: at 6 ms each it ends well within the deadline.
 const UPDATE_JOBS_MAX: usize = 200;
-/// Arrays that are asked for in one call.
-const ARRAYS_PER_CALL: usize = 200;
-/// How long the throttle of an array is believed before it is asked for again.
-const THROTTLE_FRESH: Duration = Duration::from_mins(1);
 
 /// How to reach Slurm.
 #[derive(Debug, Clone)]
@@ -50,9 +46,7 @@ impl Default for CommandSettings {
 #[derive(Debug)]
 pub struct CommandSlurm {
     runner: Runner,
-    throttles: Mutex<BTreeMap<u32, (Instant, Option<u32>)>>,
-    /// Why throttles could not be asked for last, so that it is said once and not at each look.
-    throttles_unknown: std::sync::Mutex<Option<String>>,
+    throttles: Mutex<Throttles>,
     /// Whether this squeue has said that it knows no `ExcNodes`.
     asks_excluded_apart: AtomicBool,
     /// One for each set of partitions that is asked for: what the last answer of one held says nothing of another's.
@@ -64,13 +58,8 @@ impl CommandSlurm {
     pub fn new(settings: CommandSettings) -> Self {
         let CommandSettings { binary_directory, conf, timeout } = settings;
         let runner = Runner { binary_directory, conf, timeout };
-        Self {
-            runner,
-            throttles: Mutex::default(),
-            throttles_unknown: std::sync::Mutex::default(),
-            asks_excluded_apart: AtomicBool::new(false),
-            readers: std::sync::Mutex::default(),
-        }
+        let (throttles, readers) = (Mutex::default(), std::sync::Mutex::default());
+        Self { runner, throttles, asks_excluded_apart: AtomicBool::new(false), readers }
     }
 
     /// The controller's configuration, as `scontrol show config` names it (`SLURM_VERSION`, `MinJobAge`, ..).
@@ -177,46 +166,17 @@ impl CommandSlurm {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that throttles are not known, once for each cause, and that they are again.
-    fn tell_of_throttles(&self, error: Option<&SlurmError>) {
-        let why = error.map(ToString::to_string);
-        let mut told = self.throttles_unknown.lock().unwrap_or_else(PoisonError::into_inner);
-        if *told == why {
-            return;
-        }
-        if let Some(why) = &why {
-            tracing::warn!(error = %why, "how many tasks of an array may run at once is not known");
-        } else {
-            tracing::info!("how many tasks of an array may run at once is known again");
-        }
-        *told = why;
-    }
-
-    /// Fills in the throttles, which `squeue -r` does not show. Only for waiting jobs of ours, for each array at most once a
-    /// minute, and for all of them in few calls.
+    /// Fills in the throttles of arrays; only waiting jobs of ours are asked for.
     async fn fill_throttles(&self, partitions: &str, scan: &mut JobsScan) {
         let of_arrays = scan.jobs.iter().filter(|job| is_array_task_of_ours(job));
         let waiting = of_arrays.filter(|job| job.state == JobState::Pending);
         let arrays: BTreeSet<u32> = waiting.map(|job| job.id.id).collect();
         let mut throttles = self.throttles.lock().await;
-        throttles
-            .retain(|array, (asked_at, _)| arrays.contains(array) && asked_at.elapsed() < THROTTLE_FRESH);
-        let unknown: Vec<u32> = arrays.into_iter().filter(|array| !throttles.contains_key(array)).collect();
-        for some in unknown.chunks(ARRAYS_PER_CALL) {
-            let nonce = nonce();
-            let lines = scontrol::throttle_questions(some, &nonce);
-            // The option is the program's: among its own commands `show job -o 7` has a word too many.
-            let answer = self.runner.ask_lines("scontrol", &["-o"], &lines).await;
-            self.tell_of_throttles(answer.as_ref().err());
-            // Nothing is known, and it is asked again at the next scan; so it is of an array that ended meanwhile.
-            let Ok(text) = answer else { break };
-            let (found, asked_at) = (scontrol::array_throttles(&text, some, &nonce), Instant::now());
-            throttles.extend(found.into_iter().map(|(array, throttle)| (array, (asked_at, throttle))));
-        }
+        throttles.ask(&self.runner, &arrays).await;
         let mut readers = self.readers();
         let reader = readers.entry(partitions.to_owned()).or_default();
         for job in scan.jobs.iter_mut().filter(|job| is_array_task_of_ours(job)) {
-            let array_throttle = throttles.get(&job.id.id).and_then(|(_, throttle)| *throttle);
+            let array_throttle = throttles.of(job.id.id);
             if job.array_throttle != array_throttle {
                 *job = Arc::new(Job { array_throttle, ..job.as_ref().clone() });
                 reader.keep(job);
@@ -454,7 +414,7 @@ const fn civil(days: u64) -> (u64, u64, u64) {
 
 /// Letters and digits that nobody could have written into a comment before this call. From the standard library's own
 /// source of hash keys: it decides nothing, so the simulation needs no say in it.
-fn nonce() -> String {
+pub(crate) fn nonce() -> String {
     let mut hasher = std::hash::RandomState::new().build_hasher();
     hasher.write_u8(0);
     format!("{:016x}", hasher.finish())

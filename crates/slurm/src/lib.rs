@@ -12,6 +12,7 @@ pub mod updates;
 pub mod version;
 
 mod process;
+mod throttles;
 
 pub use command::{CommandSettings, CommandSlurm};
 pub use nodeset::expand;
