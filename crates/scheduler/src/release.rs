@@ -13,7 +13,6 @@ use crate::fence;
 use crate::scan::{Scan, mark_of};
 use crate::step::{Host, Next, Surroundings, next};
 use crate::tick_error::TickError;
-use crate::watch::FORGOTTEN_PAUSE;
 use futures::StreamExt;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
@@ -278,7 +277,7 @@ impl Release {
         let mut update = updates::undo(job, mark, now);
         if self.context.board().forgotten.contains(&job.start()) {
             // Slurm would start it as soon as it may, and it may be on its node still.
-            let gone = now + FORGOTTEN_PAUSE;
+            let gone = now + updates::FORGOTTEN_PAUSE;
             update.start_time = update.start_time.map(|begin| if begin < gone { gone } else { begin });
         }
         self.hand_to_slurm(job, &update).await

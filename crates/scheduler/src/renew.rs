@@ -184,6 +184,21 @@ mod tests {
         due(&scan, progress, |_, _| true).first().map(|(_, begin)| *begin)
     }
 
+    /// It would begin in a moment.
+    fn late() -> Job {
+        Job { eligible_at: Some(at(NOW + 5)), ..job(JobState::Pending) }
+    }
+
+    /// n1 with one device, of which so many shards were booked then; and the job that is late.
+    fn scan_at(epoch: u64, used: u32) -> Scan {
+        let mut scan = scan_of(late());
+        scan.at = at(epoch);
+        for node in &mut scan.nodes {
+            node.shards = [(GresType::new("g0"), (100, used))].into();
+        }
+        scan
+    }
+
     fn renewed(job: Job) -> Option<UnixTime> {
         begin_of(job, &Idle::default(), Some(at(NOW)))
     }
@@ -205,7 +220,6 @@ mod tests {
 
     #[test]
     fn what_is_released_undone_or_held_is_not_ours_to_move() {
-        let late = || Job { eligible_at: Some(at(NOW + 5)), ..job(JobState::Pending) };
         assert_eq!(renewed(Job { priority: 0, ..late() }), None);
         let with = |mark| renewed(Job { mark: Ok(Some(mark)), ..late() });
         assert_eq!(with(Mark { alone: true, ..Mark::default() }), None);
@@ -227,15 +241,6 @@ mod tests {
 
     #[test]
     fn nobody_is_held_longer_than_a_bound_beside_a_free_device() {
-        let late = || Job { eligible_at: Some(at(NOW + 5)), ..job(JobState::Pending) };
-        let scan_at = |epoch: u64, used: u32| {
-            let mut scan = scan_of(late());
-            scan.at = at(epoch);
-            for node in &mut scan.nodes {
-                node.shards = [(GresType::new("g0"), (100, used))].into();
-            }
-            scan
-        };
         let free = |epoch: u64| Idle::default().after(&scan_at(epoch - 2, 100)).after(&scan_at(epoch, 0));
         let planned = Some(at(NOW));
         assert_eq!(begin_of(late(), &free(NOW - 200), planned), Some(at(NOW + 400)));
@@ -254,15 +259,6 @@ mod tests {
 
     #[test]
     fn what_is_set_apart_for_another_does_not_stand_free() {
-        let late = || Job { eligible_at: Some(at(NOW + 5)), ..job(JobState::Pending) };
-        let scan_at = |epoch: u64, used: u32| {
-            let mut scan = scan_of(late());
-            scan.at = at(epoch);
-            for node in &mut scan.nodes {
-                node.shards = [(GresType::new("g0"), (100, used))].into();
-            }
-            scan
-        };
         let free = Idle::default().after(&scan_at(NOW - 601, 100)).after(&scan_at(NOW - 599, 0));
         let begin = |own: SlurmJobId, planned_at: u64| {
             let set_apart = [((NodeName::new("n1"), GresType::new("g0")), own)].into();
@@ -290,7 +286,6 @@ mod tests {
 
     #[test]
     fn nobody_is_held_longer_than_a_bound_by_who_plans_nothing() {
-        let late = || Job { eligible_at: Some(at(NOW + 5)), ..job(JobState::Pending) };
         assert_eq!(begin_of(late(), &Idle::default(), Some(at(NOW - 100))), Some(at(NOW + 500)));
         assert_eq!(begin_of(late(), &Idle::default(), Some(at(NOW - 600))), None);
         assert_eq!(

@@ -16,6 +16,9 @@ const UNDO_PAUSE: Duration = Duration::from_secs(3);
 /// How long a job that is started again waits at least. The node refuses a start whose credential is no younger than the
 /// end of the one before, by the second and by its own clock, and Slurm then fails the job ("credential revoked").
 pub const RESTART_PAUSE: Duration = Duration::from_secs(5);
+/// How long a start that slurmctld forgot waits at least. Begun again at once, and on the same node, it would be there twice, for which
+/// Slurm drains the node (*Duplicate jobid*): as long as slurmctld, started anew, may take to have nodes end what it believes to wait.
+pub const FORGOTTEN_PAUSE: Duration = Duration::from_secs(10);
 
 /// Pins a job to its devices, writes the lease into its mark, and makes it eligible.
 pub fn release(

@@ -72,5 +72,5 @@ async fn a_start_that_slurm_forgot_is_put_back_for_later() {
         begin.seconds_since(clock.now())
     };
     assert!((begin(false).await - 3.0).abs() < 1.0);
-    assert!((begin(true).await - FORGOTTEN_PAUSE.as_secs_f64()).abs() < 1.0);
+    assert!((begin(true).await - updates::FORGOTTEN_PAUSE.as_secs_f64()).abs() < 1.0);
 }

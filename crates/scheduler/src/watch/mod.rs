@@ -11,7 +11,7 @@ use ledger::Ledger;
 use pillion_core::event::EventKind;
 use pillion_core::invariant::{Violation, check_occupants};
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
-use pillion_slurm::updates::RESTART_PAUSE;
+use pillion_slurm::updates::{FORGOTTEN_PAUSE, RESTART_PAUSE};
 use pillion_slurm::{JobState, JobsScan};
 use pillion_store::Event;
 use std::collections::BTreeMap;
@@ -21,10 +21,6 @@ use tracing::{error, warn};
 
 /// How long Slurm's word on `PrivateData` is believed.
 const PRIVACY_AGE_MAX: Duration = Duration::from_mins(1);
-
-/// Started again at once, and on the same node, it would be there twice, for which Slurm drains the node (*Duplicate jobid*). As long as
-/// slurmctld, started anew, may take to have nodes end what it believes to wait.
-pub(crate) const FORGOTTEN_PAUSE: Duration = Duration::from_secs(10);
 
 /// The queue watcher.
 pub struct Watch {
