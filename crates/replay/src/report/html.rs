@@ -56,9 +56,9 @@ fn input(report: &Report) -> Markup {
         p.lead {
             (input.jobs) " jobs of " (input.users) " users in " (format!("{days:.1}")) " days on " (input.nodes) " nodes with "
             (input.gpus) " GPUs: " (format!("{:.0}", input.gpu_hours)) " GPU-hours, "
-            (percent(input.one_gpu_hours / input.gpu_hours.max(1e-9))) " of them in jobs of one GPU, which could share, and "
-            (percent(input.wide_gpu_hours / input.gpu_hours.max(1e-9))) " in jobs of several GPUs, as many on each of their nodes, which could have them whole in the pool: "
-            (percent((input.one_gpu_hours + input.wide_gpu_hours) / input.gpu_hours.max(1e-9))) " can be managed."
+            (percent(input.part_of_all(input.one_gpu_hours))) " of them in jobs of one GPU, which could share, and "
+            (percent(input.part_of_all(input.wide_gpu_hours))) " in jobs of several GPUs, as many on each of their nodes, which could have them whole in the pool: "
+            (percent(input.part_of_all(input.one_gpu_hours + input.wide_gpu_hours))) " can be managed."
         }
         @if !input.jobs_set_aside.is_empty() || !input.rows_dropped.is_empty() {
             ul.small {

@@ -103,6 +103,13 @@ pub struct Input {
     pub has_submit_lines: bool,
 }
 
+impl Input {
+    /// Which part of all these GPU-hours are.
+    pub fn part_of_all(&self, gpu_hours: f64) -> f64 {
+        gpu_hours / self.gpu_hours.max(1e-9)
+    }
+}
+
 /// Waits without Pillion.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Queue {

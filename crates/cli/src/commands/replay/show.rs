@@ -82,9 +82,9 @@ fn input(report: &Report, nodes_left_out: usize) -> Vec<Block> {
         format::time(input.since_seconds),
         format::time(input.until_seconds),
         input.gpu_hours,
-        fraction(Some(input.one_gpu_hours / input.gpu_hours.max(1e-9))),
-        fraction(Some(input.wide_gpu_hours / input.gpu_hours.max(1e-9))),
-        fraction(Some((input.one_gpu_hours + input.wide_gpu_hours) / input.gpu_hours.max(1e-9))),
+        fraction(Some(input.part_of_all(input.one_gpu_hours))),
+        fraction(Some(input.part_of_all(input.wide_gpu_hours))),
+        fraction(Some(input.part_of_all(input.one_gpu_hours + input.wide_gpu_hours))),
     ))];
     for counted in &input.jobs_set_aside {
         lines.push(line(&format!("  not replayed: {}", counted.of("job"))));
