@@ -725,9 +725,8 @@ local function asks_for_gpus(word, before)
   return before == "-G" and string.find(word, "^%d") ~= nil
 end
 
--- Whether a step of the script asks for GPUs: there are none in a job that has shards, and the step would fail. The options of an srun
--- end where its program begins: at the first word that is neither one nor, after one without "=", its value. Each word is looked at once,
--- however long a line is.
+-- Whether a step of the script asks for GPUs. The options of an srun end where its program begins: at the first word that is neither one
+-- nor, after one without "=", its value. Each word is looked at once, however long a line is.
 local function has_step_of_gpus(script)
   local lines = string.gsub(string.sub(script, 1, PREAMBLE_LENGTH_MAX), "\\\n", " ")
   for line in string.gmatch(lines, "[^\n]+") do
@@ -748,6 +747,14 @@ local function has_step_of_gpus(script)
   return false
 end
 
+-- What in the steps of its script keeps a job from having shards: there are no GPUs in it for a step, which would fail. nil for nothing.
+local function why_no_step(job)
+  if job.script and has_step_of_gpus(job.script) then
+    return "a step in its script asks for GPUs; write plain srun, which has all GPUs of the job"
+  end
+  return nil
+end
+
 -- Those of the pools in which an agent stands behind some GPU: elsewhere nobody would decide on who sits in front of his job.
 local function attended(pools)
   local open = {}
@@ -764,11 +771,8 @@ local function manage(job, part_list, option, pools, beat, now)
   if given(job.het_job_offset) then return false, "it is part of a heterogeneous job" end
   local gpu, no_gpu = find_gpu(job)
   if not gpu then return false, no_gpu end
-  local unfit = why_unfit(job, gpu) or (job.priority == 0 and "it is held" or nil)
+  local unfit = why_unfit(job, gpu) or (job.priority == 0 and "it is held" or nil) or why_no_step(job)
   if unfit then return false, unfit end
-  if job.script and has_step_of_gpus(job.script) then
-    return false, "a step in its script asks for GPUs; write plain srun, which has all GPUs of the job"
-  end
   local nodes = node_count(job)
   if not job.script then
     local why = why_no_session(job, option, gpu, nodes)
@@ -807,11 +811,8 @@ end
 local function why_not_plain(job, gpu, size, pool, part, named_count)
   if named_count > 1 then return "it names other partitions besides" end
   if given(job.het_job_offset) then return "it is part of a heterogeneous job" end
-  local unfit = why_unfit(job, gpu)
+  local unfit = why_unfit(job, gpu) or why_no_step(job)
   if unfit then return unfit end
-  if job.script and has_step_of_gpus(job.script) then
-    return "a step in its script asks for GPUs; write plain srun, which has all GPUs of the job"
-  end
   if not job.script and gpu.field ~= "node" then
     return "salloc and srun ask for GPUs by node here; write --gres=gpu:N"
   end
