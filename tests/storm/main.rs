@@ -78,7 +78,7 @@ fn run(options: &Options) -> Result<u8> {
     say(&format!("again: tests/run storm {again}"));
     world.end()?;
     // Without them nobody was held against what was decided: who shares, and with which environment.
-    if !facts.is_compared && verdict.harms.is_empty() {
+    if facts.decisions.is_empty() && verdict.harms.is_empty() {
         say("no verdict: the decisions could not be read");
         return Ok(NOT_MADE);
     }

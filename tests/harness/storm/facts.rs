@@ -271,8 +271,6 @@ pub struct Facts {
     pub outages: Vec<Outage>,
     /// What was decided; empty where nobody could be asked.
     pub decisions: Vec<Decision>,
-    /// They could be read.
-    pub is_compared: bool,
     /// GPUs beyond their shards by Slurm's own books, looked for all along.
     pub overbooked: Vec<Sight>,
     /// Daemons that ended though nobody ended them.
