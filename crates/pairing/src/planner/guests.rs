@@ -38,7 +38,8 @@ pub fn make_room(view: &ClusterView, plan: &Plan, settling: &BTreeSet<SlurmJobId
     if !view.devices.iter().any(|device| device.tenants.iter().any(|tenant| tenant.guest.is_some())) {
         return Room::default();
     }
-    let mut nodes = nodes(view, plan);
+    let mut names = Names::default();
+    let mut nodes = nodes(view, plan, &mut names);
     let reasons: BTreeMap<SlurmJobId, Reason> =
         plan.left_waiting.iter().map(|left| (left.job_id, left.reason)).collect();
     // Those that Slurm starts by itself come first: nothing of ours may stand in their way.
@@ -52,7 +53,7 @@ pub fn make_room(view: &ClusterView, plan: &Plan, settling: &BTreeSet<SlurmJobId
             break;
         }
         let may_ask = !settling.contains(&need.job_id);
-        let Some(going) = clear(&mut nodes, &need, may_ask) else { continue };
+        let Some(going) = clear(&mut nodes, &names, &need, may_ask) else { continue };
         room.going.extend(going);
         room.expected.insert(need.job_id);
     }
@@ -125,12 +126,16 @@ struct Host<'v> {
 }
 
 /// A device that is free, or has guests alone.
-struct Spot<'v>(&'v DeviceView);
+struct Spot<'v> {
+    device: &'v DeviceView,
+    /// Its name, among those of all of them.
+    name: Set,
+}
 
 impl Spot<'_> {
     /// Guests that would have to be told to go.
     fn guests(&self) -> impl Iterator<Item = &Tenant> {
-        let tenants = self.0.tenants.iter();
+        let tenants = self.device.tenants.iter();
         tenants.filter(|tenant| tenant.guest.as_ref().is_some_and(|guest| !guest.is_leaving))
     }
 
@@ -138,12 +143,12 @@ impl Spot<'_> {
     fn cost(&self) -> (usize, i64, &GresType) {
         let begun = self.guests().filter_map(|tenant| tenant.guest.as_ref()?.started_at);
         let first = begun.map(|at| i64::try_from(at.epoch()).unwrap_or(i64::MAX)).min();
-        (self.guests().count(), first.map_or(0, |first| -first), &self.0.gres_type)
+        (self.guests().count(), first.map_or(0, |first| -first), &self.device.gres_type)
     }
 
     /// CPUs and MiB that are free when all guests have gone.
     fn freed(&self) -> (u32, u64) {
-        let guests = self.0.tenants.iter().filter_map(|tenant| tenant.guest.as_ref());
+        let guests = self.device.tenants.iter().filter_map(|tenant| tenant.guest.as_ref());
         guests.fold((0, 0), |(cpus, mib), guest| {
             (cpus.saturating_add(guest.cpus), mib.saturating_add(guest.memory_mib))
         })
@@ -151,7 +156,7 @@ impl Spot<'_> {
 }
 
 /// Open nodes with devices that are free after this plan, or have guests alone.
-fn nodes<'v>(view: &'v ClusterView, plan: &Plan) -> Vec<Host<'v>> {
+fn nodes<'v>(view: &'v ClusterView, plan: &Plan, names: &mut Names<'v>) -> Vec<Host<'v>> {
     let places = |pairing: &'_ Pairing| {
         let node = pairing.node.clone();
         pairing.gres_types.iter().map(move |gres_type| (node.clone(), gres_type.clone())).collect::<Vec<_>>()
@@ -162,7 +167,7 @@ fn nodes<'v>(view: &'v ClusterView, plan: &Plan) -> Vec<Host<'v>> {
     let mut spots: BTreeMap<&NodeName, Vec<Spot<'v>>> = BTreeMap::new();
     for device in view.devices.iter().filter(|device| is_for_guests(device)) {
         if !planned.contains(&(device.node.clone(), device.gres_type.clone())) {
-            spots.entry(&device.node).or_default().push(Spot(device));
+            spots.entry(&device.node).or_default().push(Spot { device, name: names.one(&device.gres_type) });
         }
     }
     let open = view.nodes.iter().filter(|node| node.blocked.is_none());
@@ -189,11 +194,16 @@ type Found = Vec<(usize, Vec<usize>)>;
 
 /// The guests that go for this need: nobody where those suffice that are on their way. `None`: no guests' going would be enough, or
 /// nobody may be asked (`may_ask`).
-fn clear(nodes: &mut Vec<Host<'_>>, need: &Need<'_>, may_ask: bool) -> Option<Vec<RoomMade>> {
+fn clear(
+    nodes: &mut Vec<Host<'_>>,
+    names: &Names<'_>,
+    need: &Need<'_>,
+    may_ask: bool,
+) -> Option<Vec<RoomMade>> {
     let found = if need.node_count > 1 && need.named.is_none() {
-        cheapest_alike(nodes, need, may_ask)
+        cheapest_alike(nodes, names, need, may_ask)
     } else {
-        cheapest(nodes, need, may_ask, |_| true).map(|(_, found)| found)
+        cheapest(nodes, need, may_ask, None).map(|(_, found)| found)
     };
     let mut going = Vec::new();
     for (place, spots) in found? {
@@ -204,53 +214,46 @@ fn clear(nodes: &mut Vec<Host<'_>>, need: &Need<'_>, may_ask: bool) -> Option<Ve
 }
 
 /// The cheapest set of names that as many nodes have: Slurm books the same ones of each.
-fn cheapest_alike(nodes: &[Host<'_>], need: &Need<'_>, may_ask: bool) -> Option<Found> {
-    let mut names = Names::default();
-    let spots = nodes.iter().flat_map(|host| host.spots.iter().map(move |spot| (host.node, spot.0)));
-    let suiting = spots.filter(|(node, device)| need.suits(node, device));
-    let all = suiting.fold(Set::default(), |all, (_, device)| all.with(names.one(&device.gres_type)));
+fn cheapest_alike(nodes: &[Host<'_>], names: &Names<'_>, need: &Need<'_>, may_ask: bool) -> Option<Found> {
+    let spots = nodes.iter().flat_map(|host| host.spots.iter().map(move |spot| (host.node, spot)));
+    let suiting = spots.filter(|(node, spot)| need.suits(node, spot.device));
+    let all = suiting.fold(Set::default(), |all, (_, spot)| all.with(spot.name));
     let sets = names.sets(all, need.device_count).into_iter();
     let found = sets.filter_map(|set| {
-        let (cost, found) = cheapest(nodes, need, may_ask, |name| names.is_in(name, set))?;
+        let (cost, found) = cheapest(nodes, need, may_ask, Some(set))?;
         Some((cost, set.spread(), found))
     });
     found.min_by_key(|(cost, spread, _)| (*cost, *spread)).map(|(.., found)| found)
 }
 
-/// The cheapest nodes for it, of devices whose names may be had.
-fn cheapest(
-    nodes: &[Host<'_>],
-    need: &Need<'_>,
-    may_ask: bool,
-    may_have: impl Fn(&GresType) -> bool,
-) -> Option<(Cost, Found)> {
+/// The cheapest nodes for it, of devices of these names; `None` = of any.
+fn cheapest(nodes: &[Host<'_>], need: &Need<'_>, may_ask: bool, among: Option<Set>) -> Option<(Cost, Found)> {
     let mut found: Vec<(Cost, usize, Vec<usize>)> = Vec::new();
     for (place, host) in nodes.iter().enumerate() {
-        let Some(spots) = host.enough_for(need, may_ask, &may_have) else { continue };
+        let Some(spots) = host.enough_for(need, may_ask, among) else { continue };
         let costs = spots.iter().map(|spot| host.spots[*spot].cost());
-        let cost = costs.fold((0, 0), |(count, begun), cost| (count + cost.0, begun + cost.1));
-        found.push((cost, place, spots));
+        found.push((sum(costs.map(|(count, begun, _)| (count, begun))), place, spots));
     }
     if found.len() < need.node_count {
         return None;
     }
     found.sort();
     found.truncate(need.node_count);
-    let cost = found.iter().fold((0, 0), |(count, begun), (cost, ..)| (count + cost.0, begun + cost.1));
+    let cost = sum(found.iter().map(|(cost, ..)| *cost));
     Some((cost, found.into_iter().map(|(_, place, spots)| (place, spots)).collect()))
 }
 
+fn sum(costs: impl Iterator<Item = Cost>) -> Cost {
+    costs.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+}
+
 impl Host<'_> {
-    /// The cheapest devices of this node that suffice.
-    fn enough_for(
-        &self,
-        need: &Need<'_>,
-        may_ask: bool,
-        may_have: &impl Fn(&GresType) -> bool,
-    ) -> Option<Vec<usize>> {
+    /// The cheapest devices of this node that suffice, of these names.
+    fn enough_for(&self, need: &Need<'_>, may_ask: bool, among: Option<Set>) -> Option<Vec<usize>> {
         let suits = |spot: &Spot<'_>| {
             let is_open = may_ask || spot.guests().next().is_none();
-            is_open && may_have(&spot.0.gres_type) && need.suits(self.node, spot.0)
+            let is_meant = among.is_none_or(|set| spot.name.is_part_of(set));
+            is_open && is_meant && need.suits(self.node, spot.device)
         };
         let mut suitable: Vec<usize> =
             (0..self.spots.len()).filter(|spot| suits(&self.spots[*spot])).collect();

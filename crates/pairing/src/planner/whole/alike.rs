@@ -17,12 +17,17 @@ pub(in crate::planner) struct Names<'v>(Vec<&'v GresType>);
 pub(in crate::planner) struct Set(u64);
 
 impl Set {
-    pub(in crate::planner) const fn is_empty(self) -> bool {
+    pub(super) const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    pub(in crate::planner) const fn holds(self, other: Self) -> bool {
+    pub(super) const fn holds(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether all of it is in the other, and it is something: a name beyond [`NAMES_MAX`] is in none.
+    pub(in crate::planner) const fn is_part_of(self, other: Self) -> bool {
+        !self.is_empty() && other.holds(self)
     }
 
     #[must_use]
@@ -47,12 +52,6 @@ impl<'v> Names<'v> {
             self.0.len() - 1
         });
         if number < NAMES_MAX { Set(1 << number) } else { Set::default() }
-    }
-
-    /// Whether this name is one of the set.
-    pub(in crate::planner) fn is_in(&self, name: &GresType, set: Set) -> bool {
-        let number = self.0.iter().take(NAMES_MAX).position(|own| *own == name);
-        number.is_some_and(|number| set.holds(Set(1 << number)))
     }
 
     /// The sets of so many of `among`: all of them or, where these are too many, those of neighbours.

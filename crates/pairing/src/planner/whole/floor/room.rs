@@ -59,10 +59,6 @@ impl Spot<'_> {
         let ends_in_time = self.apart_until.is_none_or(|until| end.is_some_and(|end| end <= until));
         self.use_ == Use::Free && ends_in_time
     }
-
-    pub(super) const fn is_in(&self, set: Set) -> bool {
-        !self.name.is_empty() && set.holds(self.name)
-    }
 }
 
 impl<'v> Room<'v> {
@@ -121,7 +117,7 @@ impl<'v> Room<'v> {
 
     /// Those of `among` of these names that are not closed.
     fn open_of<'a>(&'a self, among: &'a [usize], set: Set) -> impl Iterator<Item = usize> + 'a {
-        let is_open = move |spot: &Spot<'_>| spot.use_ != Use::Closed && spot.is_in(set);
+        let is_open = move |spot: &Spot<'_>| spot.use_ != Use::Closed && spot.name.is_part_of(set);
         among.iter().copied().filter(move |index| is_open(&self.spots[*index]))
     }
 
