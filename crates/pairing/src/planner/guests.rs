@@ -71,7 +71,7 @@ struct Need<'v> {
     /// Absent: of a job that Slurm starts by itself it is known only where.
     job: Option<&'v WaitingJob>,
     required_nodes: &'v [NodeName],
-    /// Devices that it must have; absent: any, and on several nodes the same ones of each.
+    /// Devices that it must have; absent: any, and of several on several nodes the same ones of each.
     named: Option<&'v GresTypes>,
     device_count: usize,
     node_count: usize,
@@ -200,7 +200,9 @@ fn clear(
     need: &Need<'_>,
     may_ask: bool,
 ) -> Option<Vec<RoomMade>> {
-    let found = if need.node_count > 1 && need.named.is_none() {
+    // Of a single one of each node Slurm takes any.
+    let is_alike = need.node_count > 1 && need.device_count > 1 && need.named.is_none();
+    let found = if is_alike {
         cheapest_alike(nodes, names, need, may_ask)
     } else {
         cheapest(nodes, need, may_ask, None).map(|(_, found)| found)

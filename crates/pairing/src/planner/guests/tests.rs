@@ -132,21 +132,35 @@ fn a_job_of_several_devices_gets_them_on_one_node() {
     assert_eq!(going(&view(devices, vec![wide(1, 2)])), ["54 for 1"], "one of the two is free there");
 }
 
+/// Slurm gives it any one of each node.
+#[test]
+fn a_job_of_one_device_on_each_of_several_nodes_gets_any() {
+    let job = WaitingJob { node_count: 2, ..job(1, "light") };
+    let apart = vec![guest("n1", "g0", 50, 10), guest("n2", "g1", 52, 10)];
+    assert_eq!(going(&view(apart, vec![job])), ["50 for 1", "52 for 1"]);
+}
+
 /// Whatever devices it waits with: at its turn it is let go with any.
 #[test]
 fn a_job_on_several_nodes_gets_the_same_devices_of_each() {
-    let named = |name: &str| GresTypes::try_new(vec![GresType::new(name)]).unwrap();
-    let waits = |name: &str| WaitingJob { node_count: 2, fallback: Some(named(name)), ..job(1, "light") };
-    let devices = || vec![guest("n1", "g0", 50, 10), guest("n1", "g1", 51, 10), guest("n2", "g1", 52, 10)];
-    for name in ["g0", "g1"] {
-        assert_eq!(going(&view(devices(), vec![waits(name)])), ["51 for 1", "52 for 1"]);
+    let waits = |names: &str| {
+        let fallback = Some(names.parse().unwrap());
+        WaitingJob { node_count: 2, fallback, ..wide(1, 2) }
+    };
+    let on_first =
+        || ["g0", "g1", "g2", "g3"].into_iter().zip(50..).map(|(own, id)| guest("n1", own, id, 10));
+    let on_second = [guest("n2", "g2", 54, 10), guest("n2", "g3", 55, 10)];
+    let devices = || on_first().chain(on_second.clone()).collect::<Vec<_>>();
+    for names in ["g0,g1", "g2,g3"] {
+        let all = ["52 for 1", "53 for 1", "54 for 1", "55 for 1"];
+        assert_eq!(going(&view(devices(), vec![waits(names)])), all);
     }
-    // Where one of them is free already, nobody else goes; where nothing is alike, nobody does.
+    // Where some of them are free already, nobody else goes; where nothing is alike, nobody does.
     let mut devices = devices();
-    devices.push(on("n2", device("g0", Mps)));
-    assert_eq!(going(&view(devices, vec![waits("g1")])), ["50 for 1"]);
-    let apart = vec![guest("n1", "g0", 50, 10), guest("n2", "g1", 52, 10)];
-    assert!(going(&view(apart, vec![waits("g0")])).is_empty());
+    devices.extend(["g0", "g1"].map(|own| on("n2", device(own, Mps))));
+    assert_eq!(going(&view(devices, vec![waits("g2,g3")])), ["50 for 1", "51 for 1"]);
+    let apart: Vec<DeviceView> = on_first().take(2).chain(on_second).collect();
+    assert!(going(&view(apart, vec![waits("g0,g1")])).is_empty());
 }
 
 #[test]
