@@ -5,7 +5,7 @@
 use crate::parse::held::{self, HeldDevices};
 use crate::parse::squeue::Excluded;
 use crate::parse::{queue, scontrol, squeue};
-use crate::process::Runner;
+use crate::process::{Runner, nonce};
 use crate::throttles::Throttles;
 use crate::types::{
     Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Requeued, SCRIPT_BYTES_MAX,
@@ -15,7 +15,6 @@ use crate::version::SlurmVersion;
 use async_trait::async_trait;
 use pillion_core::{SlurmJobId, UnixTime};
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, Hasher};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -412,14 +411,6 @@ const fn civil(days: u64) -> (u64, u64, u64) {
     (if month <= 2 { year + 1 } else { year }, month, day)
 }
 
-/// Letters and digits that nobody could have written into a comment before this call. From the standard library's own
-/// source of hash keys: it decides nothing, so the simulation needs no say in it.
-pub(crate) fn nonce() -> String {
-    let mut hasher = std::hash::RandomState::new().build_hasher();
-    hasher.write_u8(0);
-    format!("{:016x}", hasher.finish())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -469,12 +460,5 @@ mod tests {
             assert!(!error.is_transient() && !error.to_string().contains('\n'));
         }
         assert!(update_arguments(&JobUpdate::default()).is_err());
-    }
-
-    #[test]
-    fn a_nonce_is_fresh_each_time() {
-        let nonces: BTreeSet<String> = (0..100).map(|_| nonce()).collect();
-        assert_eq!(nonces.len(), 100);
-        assert!(nonces.iter().all(|nonce| nonce.len() == 16 && nonce.bytes().all(|b| b.is_ascii_hexdigit())));
     }
 }

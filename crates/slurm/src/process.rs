@@ -1,8 +1,9 @@
 //! Runs one program and waits for it, no longer than a deadline. The only place of the project that starts a process
-//! of Slurm's; `command` says which.
+//! of Slurm's; `command` says which. And the word that marks where one answer of it ends.
 
 use crate::types::SlurmError;
 use std::ffi::OsString;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -192,6 +193,14 @@ const MISUNDERSTOOD: [&str; 9] = [
 /// What `pillion.lua` begins a refusal of an update of ours with; the number of its rules follows.
 const FENCE: &str = "pillion: fence ";
 
+/// Letters and digits that nobody could have written into a comment before this call. From the standard library's own
+/// source of hash keys: it decides nothing, so the simulation needs no say in it.
+pub(crate) fn nonce() -> String {
+    let mut hasher = std::hash::RandomState::new().build_hasher();
+    hasher.write_u8(0);
+    format!("{:016x}", hasher.finish())
+}
+
 fn passes(line: &str) -> bool {
     PASSING.iter().any(|words| line.contains(words))
 }
@@ -231,6 +240,7 @@ fn failure(program: &str, status: i32, said: &str) -> SlurmError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use std::os::unix::fs::PermissionsExt;
 
     fn runner(directory: &std::path::Path, timeout: Duration) -> Runner {
@@ -358,5 +368,12 @@ mod tests {
         assert!(failure("scontrol", 1, "Unexpected message received for job 176_3").is_transient());
         assert!(failure("scontrol", 1, "Resource temporarily unavailable for job 3").is_transient());
         assert!(!failure("scontrol", 1, "Job is no longer pending execution for job 3").is_transient());
+    }
+
+    #[test]
+    fn a_nonce_is_fresh_each_time() {
+        let nonces: BTreeSet<String> = (0..100).map(|_| nonce()).collect();
+        assert_eq!(nonces.len(), 100);
+        assert!(nonces.iter().all(|nonce| nonce.len() == 16 && nonce.bytes().all(|b| b.is_ascii_hexdigit())));
     }
 }

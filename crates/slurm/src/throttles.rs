@@ -1,8 +1,7 @@
 //! How many tasks of an array may run at once, which `squeue -r` does not show: asked of `scontrol` beside the queue.
 
-use crate::command::nonce;
 use crate::parse::scontrol;
-use crate::process::Runner;
+use crate::process::{Runner, nonce};
 use crate::types::SlurmError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
