@@ -15,11 +15,11 @@ use rustix::process::Signal;
 use std::collections::BTreeSet;
 
 /// Says what Slurm and we gave it.
-const WORK: &str = "echo started restarts=${SLURM_RESTART_COUNT:-0} gpus=$SLURM_JOB_GPUS visible=$CUDA_VISIBLE_DEVICES \
+pub(crate) const WORK: &str = "echo started restarts=${SLURM_RESTART_COUNT:-0} gpus=$SLURM_JOB_GPUS visible=$CUDA_VISIBLE_DEVICES \
     shards=${SLURM_SHARDS_ON_NODE:-none} decision=${PILLION_DECISION:-none} asks=${SLURM_GPUS:-}${SLURM_GPUS_PER_NODE:-}
     srun -n1 sh -c 'echo step gpus=$CUDA_VISIBLE_DEVICES'";
 
-fn submit(cluster: &Cluster, user: &str, script: &str, more: &[&str]) -> SlurmJobId {
+pub(crate) fn submit(cluster: &Cluster, user: &str, script: &str, more: &[&str]) -> SlurmJobId {
     let mut arguments = vec!["--colocate", "-c1", "--mem=100", "-t10"];
     arguments.extend(more);
     cluster.submit_as(user, script, &arguments).unwrap()
@@ -33,7 +33,7 @@ fn numbers(printed: &str, word: &str) -> BTreeSet<u32> {
 }
 
 /// Checks what a job printed that has so many GPUs, and gives their indexes.
-fn has_whole(printed: &str, count: usize) -> BTreeSet<u32> {
+pub(crate) fn has_whole(printed: &str, count: usize) -> BTreeSet<u32> {
     let gpus = numbers(printed, " gpus=");
     assert_eq!(gpus.len(), count, "{printed}");
     assert_eq!(numbers(printed, " visible="), gpus, "{printed}");
@@ -43,7 +43,7 @@ fn has_whole(printed: &str, count: usize) -> BTreeSet<u32> {
     gpus
 }
 
-fn nodes_of_four(names: &[&str]) -> Vec<PoolNode> {
+pub(crate) fn nodes_of_four(names: &[&str]) -> Vec<PoolNode> {
     names.iter().map(|name| PoolNode::new(name, "h200", Mechanism::Mps)).collect()
 }
 

@@ -17,6 +17,7 @@ mod fence;
 mod fidelity;
 mod first_runs;
 mod gangs;
+mod gangs_faults;
 mod gangs_share;
 mod guests;
 mod guides;

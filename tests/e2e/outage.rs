@@ -1,6 +1,7 @@
 //! Parts of Pillion, and Slurm's controller, are away for a while: jobs start all the same, nobody is harmed, nothing is
 //! lost, and what was missed is counted.
 
+use crate::leases::epoch_of;
 use crate::rides::{
     SOON, decisions, load, make_known, median, member_of, profile_count, script, starts, submit,
 };
@@ -115,12 +116,12 @@ fn without_an_agent_jobs_start_alone_in_time_and_the_miss_is_counted() {
 }
 
 /// The private Postgres of the scheduler.
-struct Postgres {
+pub(crate) struct Postgres {
     data: PathBuf,
 }
 
 impl Postgres {
-    fn of(cluster: &Cluster) -> Self {
+    pub(crate) fn of(cluster: &Cluster) -> Self {
         Self { data: cluster.layout().path("scheduler/postgres/data") }
     }
 
@@ -133,7 +134,7 @@ impl Postgres {
     }
 
     /// Ends the server; with its data out of the way, nobody can start it again.
-    fn stop(&self, signal: Signal, is_kept_away: bool) {
+    pub(crate) fn stop(&self, signal: Signal, is_kept_away: bool) {
         let pid = self.pid().expect("it runs");
         if is_kept_away {
             std::fs::rename(&self.data, self.data.with_extension("away")).unwrap();
@@ -141,7 +142,7 @@ impl Postgres {
         kill_process(pid, signal).unwrap();
     }
 
-    fn give_back(&self) {
+    pub(crate) fn give_back(&self) {
         std::fs::rename(self.data.with_extension("away"), &self.data).unwrap();
     }
 }
@@ -242,6 +243,58 @@ fn nothing_is_lost_while_postgres_slurmctld_or_the_scheduler_is_away() {
     check_alone(&cluster, waiting);
     cluster.daemon("pillion-scheduler").unwrap().signal(Signal::CONT);
     wait_until_deciding(&cluster);
+    check_ended(&cluster, &pair(&cluster, 240));
+}
+
+/// What operators read of a device that does not answer.
+const UNREADABLE: &str = "it cannot be read: no answer from the driver";
+
+/// Every driver hangs, which its agent outlives: nothing can be decided, and nobody waits for the drivers.
+#[test]
+fn while_every_driver_hangs_jobs_start_alone_in_time() {
+    let nodes = ["n1", "n2"];
+    let spec = ClusterSpec {
+        pool_nodes: nodes.map(|name| PoolNode::new(name, "h200", Mechanism::Mps)).into(),
+        bound_seconds: BOUND_SECONDS,
+        ..ClusterSpec::default()
+    };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    make_known(&cluster, &["alice"], &PAIR, &[&[]]);
+    for node in nodes {
+        cluster.daemon(&format!("pillion-simulated-device-{node}")).unwrap().signal(Signal::STOP);
+    }
+    // Some come before anybody has noticed, others when every device has been closed for a while.
+    let submit_some = |name: &str| -> Vec<SlurmJobId> {
+        (0..4).map(|at| submit(&cluster, "alice", &format!("{name}-{at}"), &script("true"), &[])).collect()
+    };
+    let first = submit_some("at-once");
+    completed(&cluster, &first);
+    wait_for("closed devices", SOON, || {
+        let text = cluster.pillion_as("root", &["nodes"])?.stdout()?;
+        let is_each = text.matches(UNREADABLE).count() == 8;
+        Ok(if is_each { Look::Ready(()) } else { Look::NotYet(text) })
+    })
+    .unwrap();
+    let later = submit_some("later");
+    completed(&cluster, &later);
+    for job in first.iter().chain(&later) {
+        let [submitted, eligible] =
+            ["SubmitTime", "EligibleTime"].map(|field| epoch_of(&cluster, *job, field));
+        let held = eligible.unwrap().saturating_sub(submitted.unwrap());
+        assert!(held <= 2 * BOUND_SECONDS, "job {job} was held for {held} s");
+    }
+    for job in &later {
+        check_alone(&cluster, *job);
+    }
+    for node in nodes {
+        cluster.daemon(&format!("pillion-simulated-device-{node}")).unwrap().signal(Signal::CONT);
+    }
+    wait_until("open devices", SOON, || {
+        let text = cluster.pillion_as("root", &["nodes"])?.stdout()?;
+        Ok(!text.contains(UNREADABLE))
+    })
+    .unwrap();
     check_ended(&cluster, &pair(&cluster, 240));
 }
 
