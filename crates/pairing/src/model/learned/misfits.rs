@@ -23,9 +23,14 @@ impl Tries {
         self.count += count;
         self.misfits += if fits { 0.0 } else { count };
     }
+
+    fn join(&mut self, other: Self) {
+        self.count += other.count;
+        self.misfits += other.misfits;
+    }
 }
 
-/// What is known of fitting.
+/// What is known of fitting: of a workload and of all, each combination once.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(super) struct Misfits {
     of_workload: BTreeMap<u32, Tries>,
@@ -38,10 +43,14 @@ impl Misfits {
         let mut misfits = Self::default();
         let mut combinations: BTreeMap<&Combination, Tries> = BTreeMap::new();
         for (combination, fits, count) in tried {
-            misfits.all.add(*fits, *count);
             combinations.entry(combination).or_default().add(*fits, *count);
+        }
+        // A combination that is run again and again tells no more of its workloads beside others, and of the device.
+        for (combination, tries) in combinations.iter().filter(|(_, tries)| tries.count > 0.0) {
+            let once = Tries { count: 1.0, misfits: tries.misfits / tries.count };
+            misfits.all.join(once);
             for workload in std::iter::once(&combination.0).chain(&combination.1) {
-                misfits.of_workload.entry(*workload).or_default().add(*fits, *count);
+                misfits.of_workload.entry(*workload).or_default().join(once);
             }
         }
         let kept = combinations.into_iter().filter(|(_, tries)| tries.misfits > 0.0);
@@ -83,6 +92,25 @@ mod tests {
         assert!((misfits.probability(&[Some(2), Some(1)]) - PROBABILITY_AFTER_MISFIT).abs() < 1e-12);
         assert!(misfits.probability(&[Some(2), Some(4)]) > misfits.probability(&[Some(3), Some(4)]));
         assert!(misfits.probability(&[None, None]) < 0.05);
+    }
+
+    #[test]
+    fn one_combination_that_never_fits_makes_no_others_suspect_however_often_it_is_tried() {
+        let of = |count| {
+            Misfits::of(&[((1, vec![2]), false, count), ((1, vec![3]), true, 1.0), ((3, vec![4]), true, 1.0)])
+        };
+        let [once, often] = [of(1.0), of(500.0)];
+        for others in [[Some(1), Some(4)], [Some(3), Some(4)], [None, None]] {
+            assert_eq!(
+                once.probability(&others).to_bits(),
+                often.probability(&others).to_bits(),
+                "{others:?}"
+            );
+        }
+        // Nor does one that always fits vouch for all.
+        let fits = |count| Misfits::of(&[((1, vec![2]), true, count), ((3, vec![4]), false, 1.0)]);
+        let [once, often] = [fits(1.0), fits(500.0)];
+        assert_eq!(once.probability(&[None, None]).to_bits(), often.probability(&[None, None]).to_bits());
     }
 
     #[test]
