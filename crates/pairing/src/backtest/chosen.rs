@@ -1,11 +1,12 @@
 //! Observations that an optimist chooses: again and again the pairs of the queue are planned as if everything that may well be fast
-//! were, a few of those that were never seen are observed, and the model learns them.
+//! were, a few of those that the bounds do not admit yet are observed, and the model learns them.
 
 use super::draw::{History, Part, Queue, Split, observe as observed_once};
 use super::{Backtest, exact, guess, score};
 use crate::history::Observation;
 use crate::model::{TrainOptions, train};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 /// So many are observed before the model learns again.
 const OBSERVED_AT_ONCE: usize = 5;
@@ -22,15 +23,15 @@ pub(super) fn observe(
     let rng = &mut Part::Chosen.of_seed(seed);
     let mut known = history.known(0);
     let mut observed: Vec<(usize, Observation)> = Vec::new();
-    let mut sighted = BTreeSet::new();
+    let mut seen = BTreeMap::new();
     while observed.len() < most {
-        let next = wanted(backtest, split, queue, &known, &sighted);
+        let next = wanted(backtest, split, queue, &known, &seen);
         if next.is_empty() {
             break;
         }
         for at in next.into_iter().take(OBSERVED_AT_ONCE.min(most - observed.len())) {
             let observation = observed_once(backtest.truth(), at, rng);
-            sighted.insert(at);
+            seen.insert(at, observation.fits);
             known.push(observation.clone());
             observed.push((at, observation));
         }
@@ -38,35 +39,59 @@ pub(super) fn observe(
     history.observe_first(observed);
 }
 
-/// What was not seen of an optimistic plan, the most promising first.
+/// What the bounds do not admit of an optimistic plan, the most promising first. What was never seen is hoped to be as fast as its
+/// upper bound; what was seen is known, as it was seen or not at all, and is looked at once more only where nothing else is left.
+/// `seen`: whether it fitted.
 fn wanted(
     backtest: &Backtest<'_>,
     split: &Split,
     queue: &Queue,
     known: &[Observation],
-    seen: &BTreeSet<usize>,
+    seen: &BTreeMap<usize, bool>,
 ) -> Vec<usize> {
-    let (truth, counts) = (backtest.truth(), queue.counts());
+    let (truth, counts, speed_min) = (backtest.truth(), queue.counts(), backtest.speed_min());
     let model = train(backtest.profiles, known, &TrainOptions::default());
-    let mut best: BTreeMap<[usize; 2], (f64, usize)> = BTreeMap::new();
+    let mut best: BTreeMap<[usize; 2], Hope> = BTreeMap::new();
     for (at, guesses) in guess::of_model(backtest, split, &model) {
         let workloads = truth.combinations[at].workloads;
         let are_there = workloads.iter().all(|workload| counts.contains_key(workload));
-        let keep = guesses[0].kept.0 * guesses[1].kept.0;
-        let gain = score::hours_saved(guesses.map(|guess| guess.kept.1));
-        // What was seen is known: as it was seen, or not at all.
-        let weight = if seen.contains(&at) && keep < 0.5 { 0.0 } else { gain * keep };
-        if are_there && weight > best.get(&workloads).map_or(0.0, |(weight, _)| *weight) {
-            best.insert(workloads, (weight, at));
+        let hoped = guesses.map(|guess| if seen.contains_key(&at) { guess.speed } else { guess.high });
+        if !are_there || seen.get(&at) == Some(&false) || !score::keeps(hoped, speed_min) {
+            continue;
+        }
+        let is_admitted = score::keeps(guesses.map(|guess| guess.low), speed_min);
+        let expected = score::hours_saved(guesses.map(|guess| guess.speed));
+        let hope = Hope { weight: score::hours_saved(hoped), expected, at, is_admitted };
+        if best.get(&workloads).is_none_or(|best| hope.is_above(best)) {
+            best.insert(workloads, hope);
         }
     }
-    let weights = best.iter().map(|(ends, (weight, _))| (*ends, *weight)).collect();
+    let weights = best.iter().map(|(ends, hope)| (*ends, hope.weight)).collect();
     let planned = exact::matched(&counts, &weights);
-    let mut wanted: Vec<(f64, usize)> =
-        planned.keys().map(|ends| best[ends]).filter(|(_, at)| !seen.contains(at)).collect();
-    if wanted.is_empty() {
-        wanted = best.values().copied().filter(|(_, at)| !seen.contains(at)).collect();
+    let mut wanted: Vec<Hope> =
+        planned.keys().map(|ends| best[ends]).filter(|hope| !hope.is_admitted).collect();
+    // What was never seen tells more than a second look.
+    if wanted.iter().any(|hope| !seen.contains_key(&hope.at)) {
+        wanted.retain(|hope| !seen.contains_key(&hope.at));
     }
-    wanted.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    wanted.into_iter().map(|(_, at)| at).collect()
+    wanted.sort_by(|a, b| if a.is_above(b) { Ordering::Less } else { Ordering::Greater });
+    wanted.into_iter().map(|hope| hope.at).collect()
+}
+
+/// What a pair may save.
+#[derive(Debug, Clone, Copy)]
+struct Hope {
+    /// Hours that it saves at the speeds that are hoped for.
+    weight: f64,
+    /// And at the expected ones: where bounds end at 1, they tell pairs apart.
+    expected: f64,
+    at: usize,
+    is_admitted: bool,
+}
+
+impl Hope {
+    fn is_above(&self, other: &Self) -> bool {
+        let by_hours = self.weight.total_cmp(&other.weight).then(self.expected.total_cmp(&other.expected));
+        by_hours.then(other.at.cmp(&self.at)) == Ordering::Greater
+    }
 }

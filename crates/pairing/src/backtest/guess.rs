@@ -13,6 +13,8 @@ pub(super) struct Guess {
     pub(super) speed: f64,
     /// The truth is above it with the stated probability; equal to `speed` where a model gives no bound.
     pub(super) low: f64,
+    /// The optimistic bound; equal to `speed` where a model gives none.
+    pub(super) high: f64,
     /// How probably it is as fast as promised, and how fast it is then.
     pub(super) kept: (f64, f64),
     /// Standard deviation; 0 = not given.
@@ -43,6 +45,7 @@ fn guess(
     Some([0, 1].map(|end| Guess {
         speed: estimates[end].speed_fraction,
         low: estimates[end].speed_fraction_low,
+        high: estimates[end].speed_fraction_high,
         deviation: estimates[end].speed_fraction_deviation,
         kept: estimates[end].kept_above(backtest.speed_min()),
     }))
