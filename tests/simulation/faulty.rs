@@ -22,7 +22,7 @@ pub(crate) enum Lost {
 pub(crate) struct FaultySlurm {
     pub(crate) slurm: Arc<FakeSlurm>,
     faults: Mutex<VecDeque<Option<Lost>>>,
-    /// What users do to a job in the moment in which it is updated.
+    /// What users do to a job in the moment in which it is updated, or started again.
     between: Mutex<VecDeque<Option<Action>>>,
     pub(crate) users: Mutex<Users>,
     clock: Arc<ManualClock>,
@@ -33,12 +33,20 @@ impl FaultySlurm {
         Self { slurm, faults: Mutex::default(), between: Mutex::default(), users: Mutex::default(), clock }
     }
 
-    /// After `skip` more updates, a user does this to the job of the next one, just before Slurm hears of ours.
+    /// After `skip` more changes, a user does this to the job of the next one, just before Slurm hears of ours.
     pub(crate) fn come_between(&self, skip: usize, action: Action) {
         let mut between = self.between.lock().expect("nobody panics with it");
         between.clear();
         between.extend(std::iter::repeat_n(None, skip));
         between.push_back(Some(action));
+    }
+
+    /// What was drawn for the call that is about to be made.
+    fn let_users_between(&self, job: SlurmJobId) {
+        let between = self.between.lock().expect("nobody panics with it").pop_front().flatten();
+        if let Some(action) = between {
+            self.act(job, action);
+        }
     }
 
     /// A user does something now.
@@ -88,9 +96,8 @@ impl Slurm for FaultySlurm {
         self.slurm.partitions().await
     }
     async fn update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError> {
-        let between = self.between.lock().expect("nobody panics with it").pop_front().flatten();
-        if let (Some(action), Some(job)) = (between, jobs.first()) {
-            self.act(*job, action);
+        if let Some(job) = jobs.first() {
+            self.let_users_between(*job);
         }
         match self.next_fault() {
             Some(Lost::Before) => Err(timeout()),
@@ -105,6 +112,7 @@ impl Slurm for FaultySlurm {
         self.slurm.job_names(jobs).await
     }
     async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {
+        self.let_users_between(job);
         match self.next_fault() {
             Some(Lost::Before) => Err(timeout()),
             Some(Lost::After) => self.slurm.requeue(job, which).await.and(Err(timeout())),

@@ -211,6 +211,9 @@ fn submit(order: &Order, clients: &Clients, journal: &Journal) {
         Kind::Known | Kind::First => words.push(format!("--colocate=profile={name}")),
         Kind::Guest => words.push(format!("--colocate=profile={name},guest")),
     }
+    if order.node_count > 1 {
+        words.push(format!("--nodes={}", order.node_count));
+    }
     if let Some(array) = order.array {
         words.push(format!("--array=0-{}%{}", array.tasks - 1, array.throttle));
     }
@@ -229,15 +232,17 @@ fn submit(order: &Order, clients: &Clients, journal: &Journal) {
     let (is_taken, printed, said) = clients.run(order.user, &words, &script(order));
     let span = Span { from, until: epoch() };
     let name = printed.trim().split(';').next().filter(|_| is_taken).unwrap_or_default().to_owned();
-    let is_told =
-        ["waits for a GPU", "GPUs of one node", "waits as a guest"].iter().any(|told| said.contains(told));
+    let is_told = ["waits for a GPU", "GPUs of one node", "on each of", "waits as a guest"]
+        .iter()
+        .any(|told| said.contains(told));
     let is_managed = is_told || (is_taken && order.kind == Kind::Whole);
     let shown = if name.is_empty() { format!("refused: {said}") } else { format!("job {name}") };
     let (kind, work, array) = (order.kind, order.work, order.array);
+    let (nodes, gpus) = (order.node_count, order.gpus);
     journal.note(
         from,
         &format!(
-            "{} submits #{}: {kind:?} {work:?} {array:?} {after:?} -> {shown}{}",
+            "{} submits #{}: {kind:?} {nodes} x {gpus} {work:?} {array:?} {after:?} -> {shown}{}",
             order.user,
             order.number,
             if is_managed { ", managed" } else { "" }

@@ -77,9 +77,10 @@ fn order(user: &'static str, at: f64, chance: &mut ChaCha8Rng) -> Order {
         Array { tasks, throttle: chance.random_range(1..=tasks) }
     });
     let gpus = if kind != Kind::Guest && chance.random_bool(0.12) { GPUS_MAX } else { 1 };
+    let node_count = if kind != Kind::Guest && array.is_none() && chance.random_bool(0.04) { 2 } else { 1 };
     // What uses simulated devices uses one.
-    let uses_none = kind == Kind::Plain || gpus > 1;
-    Order { number: 0, at, user, kind, work: work(uses_none, chance), gpus, array, after: None }
+    let uses_none = kind == Kind::Plain || gpus > 1 || node_count > 1;
+    Order { number: 0, at, user, kind, work: work(uses_none, chance), gpus, node_count, array, after: None }
 }
 
 /// Mostly 0.5 to 10 s of wall time, as many short ones as long ones; some up to 25 s.
@@ -125,7 +126,12 @@ fn acts_on(order: &Order, seconds: f64, chance: &mut ChaCha8Rng, acts: &mut Vec<
     };
     if chance.random_bool(0.25) {
         for _ in 0..chance.random_range(1..=2) {
-            add(false, pause(chance), Deed::Change(change(chance)));
+            let when = pause(chance);
+            let wanted = change(chance);
+            // Without one of two nodes it would wait for ever.
+            if order.node_count == 1 || !matches!(wanted, Change::ExcNode(_)) {
+                add(false, when, Deed::Change(wanted));
+            }
         }
     }
     if chance.random_bool(0.1) {
@@ -269,6 +275,7 @@ mod tests {
             let of_kind = || plan.orders.iter().filter(|order| order.kind == kind);
             assert!(of_kind().count() > 70, "{kind:?}");
             assert!(of_kind().any(|order| order.gpus == 2), "{kind:?}");
+            assert!(of_kind().any(|order| order.node_count == 2 && order.array.is_none()), "{kind:?}");
         }
         let guests: Vec<&Order> = plan.orders.iter().filter(|order| order.kind == Kind::Guest).collect();
         assert!(guests.len() > 40 && guests.iter().all(|order| order.gpus == 1), "{}", guests.len());

@@ -91,7 +91,7 @@ impl Done {
     }
 }
 
-/// One time that Slurm gave a job a node.
+/// One time that Slurm gave a job its node or nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Allocation {
     /// When, by slurmctld's log.
@@ -99,7 +99,14 @@ pub struct Allocation {
     /// When slurmctld took note of its end, or of a requeue.
     pub until: Option<f64>,
     /// Which.
-    pub node: String,
+    pub nodes: Vec<String>,
+}
+
+impl Allocation {
+    /// Whether it has this one.
+    pub fn has(&self, node: &str) -> bool {
+        self.nodes.iter().any(|own| own == node)
+    }
 }
 
 /// One start, as the job wrote it down itself.
@@ -113,11 +120,11 @@ pub struct Start {
     pub exit: Option<i32>,
     /// `SLURM_RESTART_COUNT`
     pub restarts: u32,
-    /// `SLURMD_NODENAME`
+    /// `SLURMD_NODENAME`: the first of its nodes.
     pub node: String,
     /// `SLURM_JOB_PARTITION`
     pub partition: String,
-    /// `SLURM_JOB_GPUS`
+    /// `SLURM_JOB_GPUS`: those of that node.
     pub gpus: Vec<u32>,
     /// `SLURM_SHARDS_ON_NODE`
     pub shards: Option<u32>,
@@ -189,11 +196,21 @@ impl Job {
     }
     /// Whether it may share.
     pub fn may_share(&self) -> bool {
-        !matches!(self.order.kind, Kind::Plain | Kind::Whole) && self.order.gpus == 1
+        !matches!(self.order.kind, Kind::Plain | Kind::Whole)
+            && self.order.gpus == 1
+            && self.order.node_count == 1
     }
     /// The allocation that a start belongs to.
     pub fn allocation_of(&self, start: &Start) -> Option<&Allocation> {
         self.allocations.iter().rev().find(|allocation| allocation.at <= start.at)
+    }
+    /// The GPUs of each of its nodes that a start is known to have had. A job tells of its first node's; where it asks for several of
+    /// each of several nodes in the pool, it has the same of all.
+    pub fn gpus_by_node<'j>(&'j self, start: &'j Start) -> impl Iterator<Item = (&'j str, &'j [u32])> {
+        let are_alike = start.partition == "shared" && self.order.gpus > 1;
+        let nodes = self.allocation_of(start).filter(|_| are_alike).map_or(&[][..], |one| &one.nodes);
+        let others = nodes.iter().map(String::as_str).filter(|node| *node != start.node);
+        std::iter::once(start.node.as_str()).chain(others).map(|node| (node, start.gpus.as_slice()))
     }
     /// The start that an allocation led to, if it came so far.
     pub fn start_of(&self, index: usize) -> Option<&Start> {

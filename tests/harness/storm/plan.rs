@@ -80,8 +80,10 @@ pub struct Order {
     pub kind: Kind,
     /// What it does.
     pub work: Work,
-    /// GPUs that it asks for: at most [`GPUS_MAX`].
+    /// GPUs that it asks for, of each node: at most [`GPUS_MAX`].
     pub gpus: u32,
+    /// On how many nodes: 1, or 2 (all that there are of a kind).
+    pub node_count: usize,
     /// If it is an array.
     pub array: Option<Array>,
     /// If it waits for another.

@@ -24,7 +24,7 @@ pub fn read(text: &str) -> SlurmLog {
         if begins {
             // Both lines are written where the main scheduler starts a job.
             if of_job.last().is_none_or(|last| last.until.is_some()) {
-                of_job.push(Allocation { at, until: None, node: node_of(line).unwrap_or_default() });
+                of_job.push(Allocation { at, until: None, nodes: nodes_of(line).unwrap_or_default() });
             }
         } else if ends(line)
             && let Some(last) = of_job.last_mut()
@@ -60,10 +60,21 @@ fn job_of(line: &str) -> Option<String> {
     (!name.is_empty() && !name.ends_with('_')).then(|| name.to_owned())
 }
 
-fn node_of(line: &str) -> Option<String> {
+fn nodes_of(line: &str) -> Option<Vec<String>> {
     let (_, rest) = line.split_once(" NodeList=").or_else(|| line.split_once(" on "))?;
-    let name: String = rest.chars().take_while(char::is_ascii_alphanumeric).collect();
-    (!name.is_empty()).then_some(name)
+    let list = rest.split(' ').next()?;
+    // A storm's nodes are `n1`, or `n[1-2]`. Not by Pillion's own reader, which is one of those that are judged.
+    let Some((name, numbers)) = list.strip_suffix(']').and_then(|list| list.split_once('[')) else {
+        let name: String = list.chars().take_while(char::is_ascii_alphanumeric).collect();
+        return (!name.is_empty()).then(|| vec![name]);
+    };
+    let mut nodes = Vec::new();
+    for range in numbers.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        nodes.extend((first..=last).map(|number| format!("{name}{number}")));
+    }
+    Some(nodes)
 }
 
 /// `[2026-11-21T05:02:45.004]` in UTC, as epoch seconds.
@@ -109,7 +120,7 @@ mod tests {
 [2026-11-23T04:00:05.000] sched/backfill: _start_job: Started JobId=13_2(15) in shared on n2
 [2026-11-23T04:00:06.000] _slurm_rpc_requeue: Requeue of JobId=13_* returned an error
 [2026-11-23T04:00:07.000] Requeuing JobId=13_2(15)
-[2026-11-23T04:00:09.000] sched: Allocate JobId=13_2(15) NodeList=n1 #CPUs=1 Partition=shared
+[2026-11-23T04:00:09.000] sched: Allocate JobId=13_2(15) NodeList=n[1-2] #CPUs=2 Partition=shared
 no line of a log
 ";
 
@@ -119,13 +130,13 @@ no line of a log
         let begun = 1_795_406_400.0;
         assert_eq!(
             log.allocations["12"],
-            [Allocation { at: begun + 1.5, until: Some(begun + 4.25), node: "n1".into() }]
+            [Allocation { at: begun + 1.5, until: Some(begun + 4.25), nodes: vec!["n1".into()] }]
         );
         assert_eq!(
             log.allocations["13_2"],
             [
-                Allocation { at: begun + 5.0, until: Some(begun + 7.0), node: "n2".into() },
-                Allocation { at: begun + 9.0, until: None, node: "n1".into() },
+                Allocation { at: begun + 5.0, until: Some(begun + 7.0), nodes: vec!["n2".into()] },
+                Allocation { at: begun + 9.0, until: None, nodes: vec!["n1".into(), "n2".into()] },
             ]
         );
         assert_eq!((log.lines["12"].len(), log.lines["13_2"].len()), (4, 3));

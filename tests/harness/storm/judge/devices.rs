@@ -45,9 +45,11 @@ fn tenancies(facts: &Facts) -> BTreeMap<(&str, u32), Vec<Tenancy<'_>>> {
             // A whole GPU is all of its shards; of several there are as many of each.
             let gpu_count = u32::try_from(start.gpus.len()).unwrap_or(u32::MAX).max(1);
             let shards = start.shards.map_or(100, |all| all / gpu_count);
-            for gpu in &start.gpus {
-                let tenancy = Tenancy { job: index, start, span, shards };
-                all.entry((start.node.as_str(), *gpu)).or_default().push(tenancy);
+            for (node, gpus) in job.gpus_by_node(start) {
+                for gpu in gpus {
+                    let tenancy = Tenancy { job: index, start, span, shards };
+                    all.entry((node, *gpu)).or_default().push(tenancy);
+                }
             }
         }
     }

@@ -145,13 +145,13 @@ fn not_as_changed(job: &Job, start: &Start) -> Option<String> {
     }
     if let Some((_, change @ Change::ReqNode(node))) =
         last_before(job, start, |one| matches!(one, Change::ReqNode(_)))
-        && start.node != node
+        && !ran_on(job, start, node)
     {
         return wrong(change, format!("ran on {}", start.node));
     }
     if let Some((_, change @ Change::ExcNode(node))) =
         last_before(job, start, |one| matches!(one, Change::ExcNode(_)))
-        && start.node == node
+        && ran_on(job, start, node)
     {
         return wrong(change, format!("ran on {}", start.node));
     }
@@ -162,6 +162,11 @@ fn not_as_changed(job: &Job, start: &Start) -> Option<String> {
         return wrong(change, format!("began {:.1} s later", begun - done.span.from));
     }
     None
+}
+
+/// Whether this was one of its nodes.
+fn ran_on(job: &Job, start: &Start, node: &str) -> bool {
+    start.node == node || job.allocation_of(start).is_some_and(|allocation| allocation.has(node))
 }
 
 /// The time limit with which it ended is not the one that was taken last.

@@ -201,7 +201,7 @@ fn excuse(facts: &Facts, job: &Job, kind: HarmKind) -> Option<String> {
             let away = Span { from: outage.span.from - 1.0, until: outage.span.until + RECOVERY_SECONDS };
             let met = job.allocations.iter().any(|one| {
                 let span = Span { from: one.at, until: one.until.unwrap_or(f64::INFINITY) };
-                one.node == node && span.meets(&away)
+                one.has(node) && span.meets(&away)
             });
             met.then(|| format!("slurmd of {node} was broken about then"))
         }

@@ -1,6 +1,7 @@
 //! Doctored facts: each kind of harm is found, and a storm without any is found clean.
 
 mod environment;
+mod several_nodes;
 
 use super::*;
 use crate::storm::facts::{Account, Allocation, Decision, Done, Member, Outage, Seen, Sight, Start};
@@ -22,6 +23,7 @@ fn job(number: usize, kind: Kind, at: f64) -> Job {
         kind,
         work: Work::Sleep { milliseconds: 5000 },
         gpus: 1,
+        node_count: 1,
         array: None,
         after: None,
     };
@@ -50,7 +52,7 @@ fn job(number: usize, kind: Kind, at: f64) -> Job {
         said: String::new(),
         is_managed,
         done: Vec::new(),
-        allocations: vec![Allocation { at: begun, until: Some(begun + 5.1), node: node.into() }],
+        allocations: vec![Allocation { at: begun, until: Some(begun + 5.1), nodes: vec![node.into()] }],
         starts: vec![start],
         accounts: vec![account],
         made_room: 0,
@@ -324,10 +326,10 @@ fn a_throttle_that_does_not_hold_is_found() {
 /// Takes the GPU of that number of the pool's eight for most of the time.
 fn hog(facts: &mut Facts, gpu: usize) {
     let mut hog = job(10 + gpu, Kind::Known, 0.0);
-    hog.allocations[0] = Allocation { at: 2.0, until: Some(60.0), node: format!("n{}", 1 + gpu / 4) };
+    hog.allocations[0] = Allocation { at: 2.0, until: Some(60.0), nodes: vec![format!("n{}", 1 + gpu / 4)] };
     hog.starts[0].gpus = vec![u32::try_from(gpu % 4).unwrap()];
     hog.starts[0].at = 2.3;
-    hog.starts[0].node = hog.allocations[0].node.clone();
+    hog.starts[0].node = hog.allocations[0].nodes[0].clone();
     hog.starts[0].ended_at = Some(59.0);
     facts.jobs.push(hog);
 }

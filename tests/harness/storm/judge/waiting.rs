@@ -34,7 +34,7 @@ pub(super) fn judge(facts: &Facts, harms: &mut Vec<Harm>) {
             let waits = Span { from: since, until: allocation.at };
             since = allocation.until.unwrap_or(allocation.at);
             // What its node loses, Slurm requeues by itself.
-            let is_its = |part| matches!(part, Part::Slurmd(node) if node == allocation.node);
+            let is_its = |part| matches!(part, Part::Slurmd(node) if allocation.has(node));
             let ran = Span { from: allocation.at, until: since + 1.0 };
             if slurm_away(facts, is_its).any(|span| span.meets(&ran)) {
                 since += REQUEUE_SECONDS;
@@ -176,21 +176,32 @@ fn at_least(spans: impl Iterator<Item = Span>, count: usize) -> Vec<Span> {
     found
 }
 
-/// When so many devices of a node were free, from one on.
-struct Free(Vec<Vec<Span>>);
+/// When so many devices of a node were free, from one on; and when the same so many were of all nodes.
+struct Free {
+    of_one: Vec<Vec<Span>>,
+    of_all: Vec<Vec<Span>>,
+}
 
 impl Free {
     fn of(facts: &Facts) -> Self {
-        Self((1..=GPUS_MAX).map(|count| free_pool(facts, count)).collect())
+        let busy = busy_pool(facts);
+        let counts = 1..=GPUS_MAX as usize;
+        Self {
+            of_one: counts.clone().map(|count| free_of_one(&busy, count)).collect(),
+            of_all: counts.map(|count| free_of_all(&busy, count)).collect(),
+        }
     }
     fn for_job(&self, job: &Job) -> &[Span] {
-        &self.0[job.order.gpus as usize - 1]
+        let of = if job.order.node_count > 1 { &self.of_all } else { &self.of_one };
+        &of[job.order.gpus as usize - 1]
     }
 }
 
-/// When at least so many whole devices of one node of the pool were free, on a node that was there.
-fn free_pool(facts: &Facts, count: u32) -> Vec<Span> {
-    let mut busy: BTreeMap<(&str, u32), Vec<Span>> = BTreeMap::new();
+/// When each device of the pool was taken, or its node away.
+type Busy = BTreeMap<(&'static str, u32), Vec<Span>>;
+
+fn busy_pool(facts: &Facts) -> Busy {
+    let mut busy = Busy::new();
     let devices = POOL_NODES.iter().flat_map(|node| (0..GPUS_PER_NODE).map(move |gpu| (*node, gpu)));
     busy.extend(devices.map(|device| (device, Vec::new())));
     let mut take = |node: &str, gpus: &[u32], span: Span| {
@@ -203,8 +214,14 @@ fn free_pool(facts: &Facts, count: u32) -> Vec<Span> {
     };
     for job in &facts.jobs {
         for (number, one) in job.allocations.iter().enumerate() {
-            let gpus = job.start_of(number).map_or(&[][..], |start| &start.gpus);
-            take(&one.node, gpus, Span { from: one.at, until: one.until.unwrap_or(facts.ended_at) });
+            let span = Span { from: one.at, until: one.until.unwrap_or(facts.ended_at) };
+            let known = |node: &str| {
+                let start = job.start_of(number)?;
+                job.gpus_by_node(start).find(|(own, _)| *own == node).map(|(_, gpus)| gpus)
+            };
+            for node in &one.nodes {
+                take(node, known(node).unwrap_or_default(), span);
+            }
         }
     }
     for outage in &facts.outages {
@@ -212,13 +229,31 @@ fn free_pool(facts: &Facts, count: u32) -> Vec<Span> {
             take(node, &[], Span { from: outage.span.from, until: outage.span.until + RECOVERY_SECONDS });
         }
     }
+    busy
+}
+
+/// When at least so many whole devices of one node were free, on a node that was there.
+fn free_of_one(busy: &Busy, count: usize) -> Vec<Span> {
     let short = POOL_NODES.iter().flat_map(|node| {
         // A device is busy from the first of overlapping spans to the last.
         let own = busy.iter().filter(|(device, _)| device.0 == *node);
         let merged = own.flat_map(|(_, spans)| at_least(spans.iter().copied(), 1));
-        at_least(merged, (GPUS_PER_NODE - count + 1) as usize)
+        at_least(merged, GPUS_PER_NODE as usize - count + 1)
     });
-    let mut none_free = at_least(short, POOL_NODES.len());
+    all_but(at_least(short, POOL_NODES.len()))
+}
+
+/// When at least so many devices were free of all nodes at once, the same ones of each.
+fn free_of_all(busy: &Busy, count: usize) -> Vec<Span> {
+    let of_any = (0..GPUS_PER_NODE).flat_map(|gpu| {
+        let of_each = busy.iter().filter(move |(device, _)| device.1 == gpu);
+        at_least(of_each.flat_map(|(_, spans)| spans.iter().copied()), 1)
+    });
+    all_but(at_least(of_any, GPUS_PER_NODE as usize - count + 1))
+}
+
+/// The time outside of these spans; what is too short is none.
+fn all_but(mut none_free: Vec<Span>) -> Vec<Span> {
     none_free.push(Span { from: f64::INFINITY, until: f64::INFINITY });
     let mut from = f64::NEG_INFINITY;
     let mut free = Vec::new();
