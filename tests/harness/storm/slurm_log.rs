@@ -62,10 +62,10 @@ fn job_of(line: &str) -> Option<String> {
 
 fn nodes_of(line: &str) -> Option<Vec<String>> {
     let (_, rest) = line.split_once(" NodeList=").or_else(|| line.split_once(" on "))?;
-    let list = rest.split(' ').next()?;
+    let nodes_text = rest.split(' ').next()?;
     // A storm's nodes are `n1`, or `n[1-2]`. Not by Pillion's own reader, which is one of those that are judged.
-    let Some((name, numbers)) = list.strip_suffix(']').and_then(|list| list.split_once('[')) else {
-        let name: String = list.chars().take_while(char::is_ascii_alphanumeric).collect();
+    let Some((name, numbers)) = nodes_text.strip_suffix(']').and_then(|text| text.split_once('[')) else {
+        let name: String = nodes_text.chars().take_while(char::is_ascii_alphanumeric).collect();
         return (!name.is_empty()).then(|| vec![name]);
     };
     let mut nodes = Vec::new();

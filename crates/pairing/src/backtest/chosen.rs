@@ -23,15 +23,15 @@ pub(super) fn observe(
     let rng = &mut Part::Chosen.of_seed(seed);
     let mut known = history.known(0);
     let mut observed: Vec<(usize, Observation)> = Vec::new();
-    let mut seen = BTreeMap::new();
+    let mut looked_at = BTreeMap::new();
     while observed.len() < most {
-        let next = wanted(backtest, split, queue, &known, &seen);
+        let next = wanted(backtest, split, queue, &known, &looked_at);
         if next.is_empty() {
             break;
         }
         for at in next.into_iter().take(OBSERVED_AT_ONCE.min(most - observed.len())) {
             let observation = observed_once(backtest.truth(), at, rng);
-            seen.insert(at, observation.fits);
+            looked_at.insert(at, observation.fits);
             known.push(observation.clone());
             observed.push((at, observation));
         }
@@ -41,13 +41,13 @@ pub(super) fn observe(
 
 /// What the bounds do not admit of an optimistic plan, the most promising first. What was never seen is hoped to be as fast as its
 /// upper bound; what was seen is known, as it was seen or not at all, and is looked at once more only where nothing else is left.
-/// `seen`: whether it fitted.
+/// `looked_at`: whether it fitted.
 fn wanted(
     backtest: &Backtest<'_>,
     split: &Split,
     queue: &Queue,
     known: &[Observation],
-    seen: &BTreeMap<usize, bool>,
+    looked_at: &BTreeMap<usize, bool>,
 ) -> Vec<usize> {
     let (truth, counts, speed_min) = (backtest.truth(), queue.counts(), backtest.speed_min());
     let model = train(backtest.profiles, known, &TrainOptions::default());
@@ -55,8 +55,8 @@ fn wanted(
     for (at, guesses) in guess::of_model(backtest, split, &model) {
         let workloads = truth.combinations[at].workloads;
         let are_there = workloads.iter().all(|workload| counts.contains_key(workload));
-        let hoped = guesses.map(|guess| if seen.contains_key(&at) { guess.speed } else { guess.high });
-        if !are_there || seen.get(&at) == Some(&false) || !score::keeps(hoped, speed_min) {
+        let hoped = guesses.map(|guess| if looked_at.contains_key(&at) { guess.speed } else { guess.high });
+        if !are_there || looked_at.get(&at) == Some(&false) || !score::keeps(hoped, speed_min) {
             continue;
         }
         let is_admitted = score::keeps(guesses.map(|guess| guess.low), speed_min);
@@ -71,8 +71,8 @@ fn wanted(
     let mut wanted: Vec<Hope> =
         planned.keys().map(|ends| best[ends]).filter(|hope| !hope.is_admitted).collect();
     // What was never seen tells more than a second look.
-    if wanted.iter().any(|hope| !seen.contains_key(&hope.at)) {
-        wanted.retain(|hope| !seen.contains_key(&hope.at));
+    if wanted.iter().any(|hope| !looked_at.contains_key(&hope.at)) {
+        wanted.retain(|hope| !looked_at.contains_key(&hope.at));
     }
     wanted.sort_by(|a, b| if a.is_above(b) { Ordering::Less } else { Ordering::Greater });
     wanted.into_iter().map(|hope| hope.at).collect()
