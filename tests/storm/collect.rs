@@ -59,6 +59,13 @@ pub(crate) fn facts(
             jobs.push(job);
         }
     }
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for job in jobs.iter().filter(|job| !job.name.is_empty()) {
+        *counts.entry(job.name.clone()).or_default() += 1;
+    }
+    for job in &mut jobs {
+        job.shares_number = counts.get(&job.name).is_some_and(|count| *count > 1);
+    }
     let sights = |texts: BTreeSet<String>| texts.into_iter().map(|text| Sight { text }).collect();
     let span = [journal.began_at, ended_at];
     let decisions = decisions(cluster, span);
@@ -110,6 +117,7 @@ fn job(order: &Order, submitted: &Submitted, task: Option<u32>, done: &[(usize, 
         starts: Vec::new(),
         accounts: Vec::new(),
         made_room: 0,
+        shares_number: false,
         left: None,
     }
 }

@@ -181,6 +181,8 @@ pub struct Job {
     pub accounts: Vec<Account>,
     /// How often Pillion says that it had it started again: guests make room.
     pub made_room: usize,
+    /// Whether slurmctld, which was killed and forgot it, gave its number to another: what Slurm has of that number is of both.
+    pub shares_number: bool,
     /// How it was when the queue no longer moved; `None` where it was gone by then.
     pub left: Option<Seen>,
 }
@@ -219,14 +221,15 @@ impl Job {
         self.starts.iter().find(|start| allocation.at <= start.at && start.at < next)
     }
     /// How long a start held its devices at the least: by its own clock, and no longer than by Slurm's. Of one that Slurm forgot, and
-    /// began again under the same count, its log knows no end.
+    /// began again under the same count, its log knows no end; nor of one whose number is another's as well.
     pub fn held(&self, start: &Start) -> Option<Span> {
         let is_begun_again =
             self.starts.iter().any(|other| other.at > start.at && other.restarts == start.restarts);
         if start.ended_at.is_none() && is_begun_again {
             return None;
         }
-        let by_slurm = self.allocation_of(start).and_then(|allocation| allocation.until);
+        let allocation = self.allocation_of(start).filter(|_| !self.shares_number);
+        let by_slurm = allocation.and_then(|allocation| allocation.until);
         let until = match (start.ended_at, by_slurm) {
             (Some(own), Some(slurm)) => own.min(slurm),
             (own, slurm) => own.or(slurm)?,

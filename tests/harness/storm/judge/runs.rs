@@ -117,7 +117,10 @@ fn waits_for_a_lost_one(facts: &Facts, job: &Job) -> bool {
 
 fn how_it_ended(facts: &Facts, job: &Job) -> Option<(HarmKind, String)> {
     if let Some(seen) = &job.left {
-        if is_left_held(job) || asks_for_the_impossible(job) || waits_for_a_lost_one(facts, job) {
+        let waits_in_vain = waits_for_a_lost_one(facts, job)
+            // Requeued by its user after Slurm had cancelled it for that: Slurm never lets it go.
+            || (seen.reason == "DependencyNeverSatisfied" && lost_its_dependency(facts, job));
+        if is_left_held(job) || asks_for_the_impossible(job) || waits_in_vain {
             return None;
         }
         let text = format!(

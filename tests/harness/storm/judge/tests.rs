@@ -1,6 +1,7 @@
 //! Doctored facts: each kind of harm is found, and a storm without any is found clean.
 
 mod environment;
+mod forgotten;
 mod several_nodes;
 
 use super::*;
@@ -56,6 +57,7 @@ fn job(number: usize, kind: Kind, at: f64) -> Job {
         starts: vec![start],
         accounts: vec![account],
         made_room: 0,
+        shares_number: false,
         left: None,
     }
 }
