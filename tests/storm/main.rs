@@ -13,6 +13,8 @@ mod lanes;
 mod world;
 
 use pillion_tests::error::Result;
+use pillion_tests::storm::facts::Facts;
+use pillion_tests::storm::judge::Verdict;
 use pillion_tests::storm::options::{self, Options};
 use pillion_tests::storm::{draw, judge, report};
 use pillion_tests::wait::now;
@@ -39,7 +41,11 @@ fn main() -> ExitCode {
             return ExitCode::from(NOT_MADE);
         }
     };
-    match run(&options) {
+    let judged = match &options.judge {
+        Some(file) => judge_again(file),
+        None => run(&options),
+    };
+    match judged {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("error: {}", pillion_core::report(&error));
@@ -69,6 +75,10 @@ fn run(options: &Options) -> Result<u8> {
     ));
     let begun = now();
     let facts = world.storm(&plan, begun)?;
+    match facts.to_json() {
+        Ok(text) => write(&world.path("facts.json"), &text)?,
+        Err(error) => say(&format!("the facts cannot be kept: {error}")),
+    }
     let verdict = judge::judge(&facts);
     let stories = world.path("stories.log");
     write(&stories, &report::stories(&facts, &verdict))?;
@@ -77,12 +87,31 @@ fn run(options: &Options) -> Result<u8> {
     println!("{table}");
     say(&format!("again: tests/run storm {again}"));
     world.end()?;
+    Ok(code_of(&facts, &verdict))
+}
+
+/// Judges what is kept of a storm.
+fn judge_again(file: &Path) -> Result<u8> {
+    let text = std::fs::read_to_string(file).map_err(pillion_tests::error::io_error("read", file))?;
+    let facts = match Facts::from_json(text) {
+        Ok(facts) => facts,
+        Err(error) => {
+            eprintln!("error: {} holds no facts of a storm of this state: {error}", file.display());
+            return Ok(NOT_MADE);
+        }
+    };
+    let verdict = judge::judge(&facts);
+    println!("{}", report::table(&facts, &verdict, "in stories.log, as judged at the time"));
+    Ok(code_of(&facts, &verdict))
+}
+
+fn code_of(facts: &Facts, verdict: &Verdict) -> u8 {
     // Without them nobody was held against what was decided: who shares, and with which environment.
     if facts.decisions.is_empty() && verdict.harms.is_empty() {
         say("no verdict: the decisions could not be read");
-        return Ok(NOT_MADE);
+        return NOT_MADE;
     }
-    Ok(if verdict.harms.is_empty() { HARMLESS } else { HARMED })
+    if verdict.harms.is_empty() { HARMLESS } else { HARMED }
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     fn storm(seed: u64, faults: bool) -> Plan {
-        draw(&Options { starts: 1000, minutes: 20, seed, faults, output: None })
+        draw(&Options { starts: 1000, minutes: 20, seed, faults, ..Options::default() })
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! What is known of a storm when it is over. Times are epoch seconds of this machine, on which every clock is the same.
 
 use super::plan::{Broken, Deed, Kind, Order};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A span of time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     /// Its begin.
     pub from: f64,
@@ -24,7 +25,7 @@ impl Span {
 }
 
 /// A job as `scontrol show job` gave it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Seen {
     /// `PENDING`, `RUNNING`, ..
     pub state: String,
@@ -41,7 +42,8 @@ pub struct Seen {
 }
 
 /// What was done to a job, and what became of it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
 pub struct Done {
     /// What.
     pub deed: Deed,
@@ -92,7 +94,7 @@ impl Done {
 }
 
 /// One time that Slurm gave a job its node or nodes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Allocation {
     /// When, by slurmctld's log.
     pub at: f64,
@@ -110,7 +112,7 @@ impl Allocation {
 }
 
 /// One start, as the job wrote it down itself.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Start {
     /// Its first line.
     pub at: f64,
@@ -144,7 +146,7 @@ impl Start {
 }
 
 /// One line of `sacct --duplicates`: one run of a job.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Account {
     /// `COMPLETED`, `REQUEUED`, ..
     pub state: String,
@@ -157,7 +159,8 @@ pub struct Account {
 }
 
 /// One job or array task.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
 pub struct Job {
     /// What was submitted.
     pub order: Order,
@@ -239,7 +242,8 @@ impl Job {
 }
 
 /// Something that was broken, as it came about.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
 pub struct Outage {
     /// What.
     pub broken: Broken,
@@ -248,7 +252,7 @@ pub struct Outage {
 }
 
 /// What Pillion says that it decided.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Decision {
     /// Its number.
     pub id: u64,
@@ -263,7 +267,7 @@ pub struct Decision {
 }
 
 /// One start in a decision.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Member {
     /// The job's name.
     pub job: String,
@@ -274,14 +278,15 @@ pub struct Member {
 }
 
 /// Something that was seen and is a harm by itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sight {
     /// One line.
     pub text: String,
 }
 
 /// All of it.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
 pub struct Facts {
     /// How long a job may be held back while a device that fits is free.
     pub bound_seconds: f64,
@@ -307,9 +312,27 @@ pub struct Facts {
     pub ended_at: f64,
 }
 
+impl Facts {
+    /// As they are kept, to be judged again.
+    ///
+    /// # Errors
+    /// Only where memory runs out.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
+    }
+    /// What was kept. Names of users and nodes stay in memory until the end of the program, as those of a drawn storm do.
+    ///
+    /// # Errors
+    /// They are of another state of this file, or cut.
+    pub fn from_json(text: String) -> serde_json::Result<Self> {
+        serde_json::from_str(Box::leak(text.into_boxed_str()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storm::plan::{After, Array, Change, How, Part, Work};
 
     fn answered(said: &str, accepted: bool) -> Done {
         let span = Span { from: 0.0, until: 1.0 };
@@ -324,6 +347,56 @@ mod tests {
         assert!(answered("", true).of_task("218", 1).accepted);
         let half = answered("StartTime=now refused: 218_1: Unspecified error", true);
         assert!(half.of_task("218", 1).accepted, "the requeue was taken");
+    }
+
+    #[test]
+    fn what_is_kept_is_what_was() {
+        let at = |from: f64| Span { from, until: from + 0.1 };
+        let order = Order {
+            number: 3,
+            at: 0.25,
+            user: "alice",
+            kind: Kind::Known,
+            work: Work::Load { name: "resnet50-infer", seconds: 90 },
+            gpus: 1,
+            node_count: 1,
+            array: Some(Array { tasks: 3, throttle: 1 }),
+            after: Some(After::Ok(1)),
+        };
+        let done = Done {
+            deed: Deed::Change(Change::Partition("gpu")),
+            after: Some(Seen { state: "PENDING".into(), ..Seen::default() }),
+            ..answered("", true)
+        };
+        let job = Job {
+            order,
+            task: Some(2),
+            name: "12_2".into(),
+            submitted: at(1_795_820_429.123),
+            said: String::new(),
+            is_managed: true,
+            done: vec![done],
+            allocations: vec![Allocation { at: 4.5, until: None, nodes: vec!["n1".into()] }],
+            starts: vec![Start {
+                exit: Some(0),
+                words: [("cap".into(), "40".into())].into(),
+                ..Start::default()
+            }],
+            accounts: vec![Account { start: Some(1.0), ..Account::default() }],
+            made_room: 1,
+            shares_number: false,
+            left: None,
+        };
+        let broken = Broken::Process(Part::Driver("n2"), How::Freeze);
+        let facts = Facts {
+            jobs: vec![job],
+            outages: vec![Outage { broken, span: at(1.5) }],
+            log: [("12_2".to_owned(), vec!["[x] JobId=12_2 \"quoted\"".to_owned()])].into(),
+            ..Facts::default()
+        };
+        let kept = facts.to_json().unwrap();
+        assert_eq!(Facts::from_json(kept.clone()).unwrap(), facts);
+        assert!(Facts::from_json(kept[..kept.len() / 2].to_owned()).is_err());
     }
 
     #[test]

@@ -18,11 +18,13 @@ pub struct Options {
     pub faults: bool,
     /// Where the long answers go; absent: a folder of the testbed, gone with it.
     pub output: Option<PathBuf>,
+    /// No storm: what is kept of one in this file is judged again.
+    pub judge: Option<PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { starts: 300, minutes: 6, seed: 1, faults: true, output: None }
+        Self { starts: 300, minutes: 6, seed: 1, faults: true, output: None, judge: None }
     }
 }
 
@@ -55,9 +57,11 @@ pub fn parse(words: &[String]) -> Result<Option<Options>, String> {
             }
             "--output" if !value.is_empty() => options.output = Some(value.into()),
             "--output" => return Err("--output takes a folder".to_owned()),
+            "--judge" if !value.is_empty() => options.judge = Some(value.into()),
+            "--judge" => return Err("--judge takes a file".to_owned()),
             _ => {
                 return Err(format!(
-                    "there is no option '{name}'; there are --starts, --minutes, --seed, --faults and --output"
+                    "there is no option '{name}'; there are --starts, --minutes, --seed, --faults, --output and --judge"
                 ));
             }
         }
@@ -82,9 +86,9 @@ mod tests {
     fn options_are_read() {
         assert_eq!(parsed("").unwrap(), Some(Options::default()));
         let all = parsed("--starts=1000 --minutes=20 --seed=7 --faults=no --output=/x").unwrap().unwrap();
-        let expected =
-            Options { starts: 1000, minutes: 20, seed: 7, faults: false, output: Some("/x".into()) };
-        assert_eq!(all, expected);
+        let (output, judge) = (Some("/x".into()), None);
+        assert_eq!(all, Options { starts: 1000, minutes: 20, seed: 7, faults: false, output, judge });
+        assert_eq!(parsed("--judge=/x/facts.json").unwrap().unwrap().judge, Some("/x/facts.json".into()));
         assert_eq!(parsed("--seed=3 --help").unwrap(), None);
     }
 
@@ -97,6 +101,7 @@ mod tests {
             "--seed=-1",
             "--faults=some",
             "--output=",
+            "--judge=",
             "storm",
             "--x=1",
         ] {

@@ -2,6 +2,7 @@
 
 pub use crate::testbed::USERS;
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The workloads that are run alone before the storm, so that they share in it.
@@ -16,7 +17,7 @@ pub const GPUS_PER_NODE: u32 = 4;
 pub const GPUS_MAX: u32 = 2;
 
 /// What kind of job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Kind {
     /// Without `--colocate`, on nodes with whole GPUs: it must meet nothing of ours.
     Plain,
@@ -31,7 +32,7 @@ pub enum Kind {
 }
 
 /// What a job does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Work {
     /// Nothing, for so long.
     Sleep {
@@ -48,7 +49,7 @@ pub enum Work {
 }
 
 /// For what a job waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum After {
     /// `afterok` of this submission.
     Ok(usize),
@@ -59,7 +60,7 @@ pub enum After {
 }
 
 /// An array.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Array {
     /// How many tasks, from 0.
     pub tasks: u32,
@@ -68,7 +69,7 @@ pub struct Array {
 }
 
 /// One submission.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// Its number in the storm, from 0; jobs know it.
     pub number: usize,
@@ -91,7 +92,7 @@ pub struct Order {
 }
 
 /// What a user changes by `scontrol update`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
     /// `StartTime=now`
     StartNow,
@@ -139,7 +140,8 @@ impl fmt::Display for Change {
 }
 
 /// What is done to a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
 pub enum Deed {
     /// `scancel`
     Cancel,
@@ -195,7 +197,7 @@ pub struct Act {
 }
 
 /// A process that can be broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Part {
     /// `pillion-scheduler`
     Scheduler,
@@ -212,7 +214,7 @@ pub enum Part {
 }
 
 /// How a process is broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum How {
     /// `KILL`, and started again at the end.
     Kill,
@@ -223,7 +225,7 @@ pub enum How {
 }
 
 /// A disk of its own that can be filled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Disk {
     /// The scheduler's state, with its private Postgres.
     Scheduler,
@@ -232,7 +234,7 @@ pub enum Disk {
 }
 
 /// What is broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Broken {
     /// A process.
     Process(Part, How),
