@@ -74,8 +74,8 @@ fn without_a_slurm_conf_nothing_is_generated() {
 /// Three lists of one thing: what is looked into, what dpkg tells of, and what a unit watches.
 #[test]
 fn every_folder_of_plugins_is_followed() {
-    let known: BTreeSet<String> =
-        pillion_spank_follow::PLUGIN_FOLDERS.iter().map(|it| (*it).to_owned()).collect();
+    let (plugins, releases) = (pillion_spank_follow::PLUGIN_FOLDERS, pillion_spank_follow::RELEASES_FOLDERS);
+    let known: BTreeSet<String> = plugins.iter().chain(&releases).map(|it| (*it).to_owned()).collect();
     let listed = |name: &str, before: &str| -> BTreeSet<String> {
         let text = text(name);
         let lines = text.lines().filter_map(|line| line.trim().strip_prefix(before));

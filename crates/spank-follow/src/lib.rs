@@ -29,6 +29,12 @@ pub const PLUGIN_FOLDERS: [&str; 9] = [
     "/opt/slurm/lib/slurm",
     "/opt/slurm/lib64/slurm",
 ];
+/// Where sites that build Slurm for themselves have a folder for each release, and often a link to the one that runs.
+pub const RELEASES_FOLDERS: [&str; 1] = ["/opt/slurm"];
+/// What such a link is called; the first that is there counts.
+const CURRENT: [&str; 2] = ["current", "default"];
+/// Where a release has its plugins below its own folder.
+const PLUGINS_OF_A_RELEASE: [&str; 2] = ["lib/slurm", "lib64/slurm"];
 /// Plugins that every Slurm has, clients' included: they say which one it is.
 const TELLING: [&str; 3] = ["hash_k12.so", "select_cons_tres.so", "auth_munge.so"];
 /// What plugstack.conf names.
@@ -43,6 +49,8 @@ pub struct Places {
     pub copies: PathBuf,
     /// Where a Slurm may have its plugins.
     pub slurms: Vec<PathBuf>,
+    /// Folders that may have one of each release of Slurm.
+    pub releases: Vec<PathBuf>,
 }
 
 /// Makes the copies and the link what they are to be; what it did, a sentence each.
@@ -68,7 +76,7 @@ pub fn follow(places: &Places) -> Result<Vec<String>> {
         fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
         said.push(format!("removed the one of Slurm {}", shown(release)));
     }
-    if found.installed.len() > 1 {
+    if found.installed.len() > 1 && found.current.is_none() {
         let names: Vec<String> = found.installed.iter().map(|release| copy_name(*release)).collect();
         said.push(format!(
             "several Slurms are installed: name {} in the plugstack.conf of each",
@@ -81,6 +89,20 @@ pub fn follow(places: &Places) -> Result<Vec<String>> {
 /// The releases whose plugins lie in these folders.
 fn installed(folders: &[PathBuf]) -> BTreeSet<Release> {
     folders.iter().filter_map(|folder| release_in(folder)).collect()
+}
+
+/// The folders of plugins below each release's own folder.
+fn folders_of_releases(releases: &[PathBuf]) -> Vec<PathBuf> {
+    // A folder that is not there has no releases.
+    let entries = releases.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    entries.flat_map(|entry| PLUGINS_OF_A_RELEASE.map(|plugins| entry.path().join(plugins))).collect()
+}
+
+/// The release that a site says is the one that runs, by a link beside the folders of all.
+fn current(releases: &[PathBuf]) -> Option<Release> {
+    let links = CURRENT.iter().flat_map(|name| releases.iter().map(move |folder| folder.join(name)));
+    let link = links.into_iter().find(|path| path.is_symlink())?;
+    PLUGINS_OF_A_RELEASE.iter().find_map(|plugins| release_in(&link.join(plugins)))
 }
 
 /// Which release a folder of plugins is of.
@@ -102,7 +124,9 @@ fn look(places: &Places) -> Result<Found> {
     copies.sort_unstable_by(|one, other| other.cmp(one));
     let linked = fs::read_link(places.copies.join(LINK)).ok().and_then(|target| release_of(&target));
     let copies = copies.into_iter().map(|(_, release)| release).collect();
-    Ok(Found { installed: installed(&places.slurms), copies, linked })
+    let mut folders = places.slurms.clone();
+    folders.extend(folders_of_releases(&places.releases));
+    Ok(Found { installed: installed(&folders), current: current(&places.releases), copies, linked })
 }
 
 fn copy_name((major, minor): Release) -> String {

@@ -1,6 +1,6 @@
 //! `pillion-spank-follow`: run by the package's triggers, or by hand after a Slurm was installed in another way.
 
-use pillion_spank_follow::{PLUGIN_FOLDERS, Places, follow};
+use pillion_spank_follow::{PLUGIN_FOLDERS, Places, RELEASES_FOLDERS, follow};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,7 +9,8 @@ const BUILT: &str = "libpillion_slurm_spank.so";
 const USAGE: &str = "usage: pillion-spank-follow [FOLDER...]
 
 Stamps the SPANK plugin for the Slurm whose plugins lie in one of the folders, and in those where distributions
-have them, and turns the link /usr/lib/pillion/pillion.so, which plugstack.conf names.";
+have them or a site has one for each release (/opt/slurm/RELEASE, the one that runs linked as
+/opt/slurm/current), and turns the link /usr/lib/pillion/pillion.so, which plugstack.conf names.";
 
 fn main() -> ExitCode {
     let folders: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         built: folder.join(BUILT),
         copies: folder,
         slurms: PLUGIN_FOLDERS.iter().map(PathBuf::from).chain(folders.iter().map(PathBuf::from)).collect(),
+        releases: RELEASES_FOLDERS.iter().map(PathBuf::from).collect(),
     };
     match follow(&places) {
         Ok(said) => {

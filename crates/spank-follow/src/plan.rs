@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 pub struct Found {
     /// The releases of Slurm whose plugins are installed.
     pub installed: BTreeSet<Release>,
+    /// Of these, the one of which its site says that it runs.
+    pub current: Option<Release>,
     /// The releases for which there is a copy, the one that was stamped last first.
     pub copies: Vec<Release>,
     /// The release whose copy the link names.
@@ -34,7 +36,7 @@ pub fn shown((major, minor): Release) -> String {
 }
 
 /// Stamps what is installed, and the copy of before, so that a program of the Slurm of before finds it until it has ended. Where
-/// several are installed the link stays with the one that it has, or goes to the newest. Without a Slurm nothing is changed but
+/// several are installed the link goes to the one that its site says is the one, else stays with the one that it has, or goes to the newest. Without a Slurm nothing is changed but
 /// that the copies are those of the built plugin.
 pub fn plan(found: &Found) -> Plan {
     let kept_count = if found.installed.is_empty() { found.copies.len() } else { 1 };
@@ -42,7 +44,8 @@ pub fn plan(found: &Found) -> Plan {
     stamped.extend(found.copies.iter().filter(|copy| !found.installed.contains(copy)).take(kept_count));
     let removed = found.copies.iter().copied().filter(|copy| !stamped.contains(copy)).collect();
     let stays = found.linked.filter(|linked| found.installed.contains(linked));
-    Plan { linked: stays.or_else(|| found.installed.last().copied()), stamped, removed }
+    let linked = found.current.or(stays).or_else(|| found.installed.last().copied());
+    Plan { stamped, removed, linked }
 }
 
 #[cfg(test)]
@@ -50,7 +53,8 @@ mod tests {
     use super::*;
 
     fn found(installed: &[Release], copies: &[Release], linked: Option<Release>) -> Found {
-        Found { installed: installed.iter().copied().collect(), copies: copies.to_vec(), linked }
+        let installed = installed.iter().copied().collect();
+        Found { installed, current: None, copies: copies.to_vec(), linked }
     }
 
     fn planned(stamped: &[Release], removed: &[Release], linked: Option<Release>) -> Plan {
@@ -73,6 +77,15 @@ mod tests {
         assert_eq!(plan(&before), planned(&[(24, 11), (25, 5)], &[], Some((25, 5))));
         let again = found(&[(25, 11)], &[(25, 5), (24, 11)], Some((25, 5)));
         assert_eq!(plan(&again), planned(&[(25, 5), (25, 11)], &[(24, 11)], Some((25, 11))));
+    }
+
+    #[test]
+    fn the_link_goes_where_the_site_says() {
+        let both = found(&[(24, 11), (25, 5)], &[(24, 11)], Some((24, 11)));
+        for current in [(24, 11), (25, 5)] {
+            let planned = plan(&Found { current: Some(current), ..both.clone() });
+            assert_eq!((planned.linked, planned.stamped.len()), (Some(current), 2));
+        }
     }
 
     /// Back to an older one: the link goes back, too.

@@ -23,7 +23,8 @@ impl Machine {
         let built = copies.join("libpillion_slurm_spank.so");
         fs::copy(plugin(), &built).unwrap();
         let slurms = vec![folder.path().join("usr"), folder.path().join("opt")];
-        Self { places: Places { built, copies, slurms }, folder }
+        let releases = vec![folder.path().join("site")];
+        Self { places: Places { built, copies, slurms, releases }, folder }
     }
 
     /// What a package of that Slurm leaves in a folder; without a version, nothing.
@@ -31,7 +32,7 @@ impl Machine {
         let folder = self.folder.path().join(folder);
         let _ = fs::remove_dir_all(&folder);
         let Some(version) = version.map(|it| SlurmVersion::parse(it).unwrap()) else { return };
-        fs::create_dir(&folder).unwrap();
+        fs::create_dir_all(&folder).unwrap();
         let mut bytes = fs::read(&self.places.built).unwrap();
         stamp(&mut bytes, version).unwrap();
         fs::write(folder.join("select_cons_tres.so"), bytes).unwrap();
@@ -112,4 +113,35 @@ fn a_file_that_is_no_plugin_changes_nothing() {
     assert!(error.contains("not a built pillion SPANK plugin"), "{error}");
     assert_eq!(machine.linked(), Ok((24, 11)));
     assert_eq!(machine.copies(), ["pillion-24.11.so", "pillion.so"]);
+}
+
+/// A site that builds Slurm for itself has one in a folder of each release, and turns a link from one to the next.
+#[test]
+fn the_plugin_follows_the_link_of_a_site_among_its_releases() {
+    let machine = Machine::new();
+    let site = machine.folder.path().join("site");
+    let turns_to = |release: &str| {
+        let _ = fs::remove_file(site.join("current"));
+        std::os::unix::fs::symlink(release, site.join("current")).unwrap();
+    };
+    machine.installs("site/24.11.5/lib/slurm", Some("24.11"));
+    machine.follows();
+    assert_eq!(machine.linked(), Ok((24, 11)), "without a link the only one that there is");
+    turns_to("24.11.5");
+    machine.installs("site/25.05.3/lib64/slurm", Some("25.05"));
+    assert_eq!(machine.follows(), ["stamped for Slurm 25.05"], "its site has not gone over yet");
+    assert_eq!(machine.linked(), Ok((24, 11)));
+    turns_to("25.05.3");
+    assert_eq!(machine.follows(), ["pillion.so is the one of Slurm 25.05"]);
+    turns_to("24.11.5");
+    assert_eq!(machine.follows(), ["pillion.so is the one of Slurm 24.11"], "and back");
+    // A link that leads nowhere takes nothing away.
+    turns_to("25.11.0");
+    assert_eq!(
+        machine.follows(),
+        [
+            "several Slurms are installed: name pillion-24.11.so, pillion-25.05.so in the plugstack.conf of each"
+        ]
+    );
+    assert_eq!(machine.linked(), Ok((24, 11)));
 }
