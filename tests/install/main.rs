@@ -107,6 +107,24 @@ fn follow_slurm(machine: &Machine) {
     assert_eq!(machine.types(copies).unwrap(), two, "the link stays with the Slurm that it is of");
     machine.types("dpkg --remove site-slurm").unwrap();
     assert_eq!(machine.types(copies).unwrap(), two, "of a Slurm that may still run");
+    // Where nobody tells, as with RPM, a unit watches: a site builds the next one beside it, and turns its link, in one go.
+    machine.types("systemctl start pillion-spank-follow.path").unwrap();
+    machine
+        .types(
+            "mkdir -p /opt/slurm/25.05.3/lib && mv /tmp/site-slurm/opt/slurm/lib/slurm /opt/slurm/25.05.3/lib/ && \
+             ln -s 25.05.3 /opt/slurm/current",
+        )
+        .unwrap();
+    let links_to = |copy: &str| {
+        wait_until(&format!("{copy} for plugstack.conf"), SOON, || {
+            Ok(machine.types("readlink /usr/lib/pillion/pillion.so")?.trim() == copy)
+        })
+        .unwrap();
+    };
+    links_to("pillion-25.05.so");
+    machine.types("rm -r /opt/slurm").unwrap();
+    links_to("pillion-24.11.so");
+    machine.types("systemctl stop pillion-spank-follow.path").unwrap();
 }
 
 /// What is in the files that setup changes.
