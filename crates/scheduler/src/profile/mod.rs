@@ -38,6 +38,12 @@ const RUNS_PER_TICK: u32 = 100;
 pub(crate) const UNBELIEVED_SPEED: &str = "speed";
 /// Fewer samples than these make no profile.
 const SAMPLES_MIN: u32 = 3;
+/// How many earlier runs a mean stands for at most.
+const RUNS_REMEMBERED_MAX: f64 = 30.0;
+/// Runs count by their lengths; those that are as long as this are all long.
+const LONG_RUN_SECONDS: f64 = 600.0;
+/// For so many usual ones at most does one count.
+const RUN_WEIGHT_MAX: f64 = 10.0;
 /// Of a run that was joined, so many samples alone before: it taught enough then to be joined.
 const FIRST_RUN_SAMPLES_MIN: u32 = 30;
 
@@ -352,16 +358,27 @@ fn with_run(
 ) -> StoredProfile {
     let mut stored = stored.map_or_else(|| nothing_known(run, now), forget_minutes);
     stored.updated_at = now;
+    let seconds = run.summary.ended_at.seconds_since(run.summary.started_at);
+    let part = part_of_mean(stored.profile.run_count, stored.profile.duration_seconds, seconds);
     stored.profile.run_count += 1;
-    add_duration(&mut stored, run.summary.ended_at.seconds_since(run.summary.started_at));
+    add_duration(&mut stored, seconds);
     let had_counter = stored.profile.throughput_per_second.is_some();
-    add_means(&mut stored.profile, means, run);
+    add_means(&mut stored.profile, means, run, part);
     if !had_counter && stored.profile.throughput_per_second.is_some() {
         // What was known of caps is in runs a second: it cannot be compared any more.
         stored.profile.throughput_per_second_at_cap = [None; 9];
         stored.run_counts_at_cap = [0; 9];
     }
     stored
+}
+
+/// How much of a mean over `run_count` runs before and one of so many seconds is that one's. A run that has hardly begun, as of a
+/// script that finds its output there, tells little of one that lasts for days; and the habits of years ago tell little of today's.
+fn part_of_mean(run_count: u32, duration_seconds: Option<f64>, seconds: f64) -> f64 {
+    let usual = duration_seconds.unwrap_or(seconds).clamp(1.0, LONG_RUN_SECONDS);
+    let weight = (seconds.clamp(0.0, LONG_RUN_SECONDS) / usual).min(RUN_WEIGHT_MAX);
+    let before = f64::from(run_count).min(RUNS_REMEMBERED_MAX);
+    if before == 0.0 { 1.0 } else { weight / (before + weight) }
 }
 
 /// Welford's running mean and variance.
@@ -412,8 +429,13 @@ fn joining(metric: Metric, before: Option<MetricSource>, now: Option<MetricSourc
     }
 }
 
-fn add_means(profile: &mut WorkloadProfile, ActivityMeans(means): &ActivityMeans, run: &MeasuredRun) {
-    let count = f64::from(profile.run_count);
+/// `part`: how much of each mean is this run's.
+fn add_means(
+    profile: &mut WorkloadProfile,
+    ActivityMeans(means): &ActivityMeans,
+    run: &MeasuredRun,
+    part: f64,
+) {
     for (metric, now) in means.iter() {
         let before = profile.metrics.measured(metric);
         match joining(metric, profile.metrics.source(metric), now.source) {
@@ -421,13 +443,13 @@ fn add_means(profile: &mut WorkloadProfile, ActivityMeans(means): &ActivityMeans
             Joining::Anew => profile.metrics.put(metric, now),
             Joining::Mean => {
                 let before = before.unwrap_or(now);
-                let value = before.value + (now.value - before.value) / count;
+                let value = before.value + (now.value - before.value) * part;
                 profile.metrics.put(metric, Measured { value, ..before });
             }
         }
     }
-    add_number(&mut profile.energy_joules, run.summary.energy_joules, count);
-    add_number(&mut profile.throughput_per_second, rate_of(&run.summary.solo), count);
+    add_number(&mut profile.energy_joules, run.summary.energy_joules, part);
+    add_number(&mut profile.throughput_per_second, rate_of(&run.summary.solo), part);
     // A workload of which nobody knows what it needs is let in beside nobody: nothing seen is not a need of nothing.
     let peak = run.summary.memory_bytes_peak.filter(|peak| *peak > 0);
     profile.memory_bytes_peak = profile.memory_bytes_peak.max(peak);
@@ -447,11 +469,11 @@ fn limit_of_all(plan: &NewMember, summary: &JobSummary) -> Option<u64> {
     plan.sharing.memory_bytes_max(plan.memory_bytes).max(Some(seen))
 }
 
-/// The mean over so many runs with this one.
-fn add_number(mean: &mut Option<f64>, now: Option<f64>, count: f64) {
+/// The mean with this run, whose part of it is given.
+fn add_number(mean: &mut Option<f64>, now: Option<f64>, part: f64) {
     if let Some(now) = now {
         let before = mean.unwrap_or(now);
-        *mean = Some(before + (now - before) / count);
+        *mean = Some(before + (now - before) * part);
     }
 }
 

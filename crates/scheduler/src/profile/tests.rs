@@ -439,3 +439,38 @@ fn a_counter_without_measure_is_none_also_where_it_keeps_its_own_pace() {
         |progress: f64| learnt(&[with_progress(progress)]).unwrap().profile.throughput_per_second;
     assert_eq!((throughput(200.0), throughput(1e18)), (Some(4.0), None), "nor does a profile learn it");
 }
+
+#[test]
+fn a_run_that_has_hardly_begun_tells_little_of_one_that_lasts() {
+    let with = |seconds: u64, active: f64| {
+        let mut run = run(seconds, 0.0);
+        let means = run.summary.solo_means.as_mut().expect("it was alone");
+        means.0.put(Metric::SmActiveFraction, Measured { value: active, source: None });
+        run
+    };
+    let active =
+        |runs: &[MeasuredRun]| learnt(runs).unwrap().profile.metrics.get(Metric::SmActiveFraction).unwrap();
+    // A sweep is submitted again, and most of it finds its output there.
+    let mut runs: Vec<MeasuredRun> = (0..10).map(|_| with(7_200, 0.9)).collect();
+    runs.extend((0..90).map(|_| with(4, 0.1)));
+    assert!(active(&runs) > 0.8, "{}", active(&runs));
+    // And the other way round: what ended at once is no measure of what then lasts.
+    let late = [with(4, 0.1), with(7_200, 0.9)];
+    assert!(active(&late) > 0.8, "{}", active(&late));
+    // Short ones among their like count as they do.
+    let short = [with(60, 0.2), with(60, 0.4), with(60, 0.6)];
+    assert!((active(&short) - 0.4).abs() < 1e-9, "{}", active(&short));
+}
+
+#[test]
+fn what_a_program_does_today_outweighs_its_years() {
+    let with = |active: f64| {
+        let mut run = run(700, 0.0);
+        let means = run.summary.solo_means.as_mut().expect("it was alone");
+        means.0.put(Metric::SmActiveFraction, Measured { value: active, source: None });
+        run
+    };
+    let runs: Vec<MeasuredRun> = (0..500).map(|_| with(0.2)).chain((0..60).map(|_| with(0.8))).collect();
+    let now = learnt(&runs).unwrap().profile.metrics.get(Metric::SmActiveFraction).unwrap();
+    assert!(now > 0.6, "{now}");
+}

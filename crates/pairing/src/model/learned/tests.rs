@@ -209,8 +209,24 @@ fn measured_power_corrects_what_profiles_say() {
         let tenants = [&all[0], &all[1]].map(|profile| TenantInput { profile, sharing: FREE });
         model.power_watts(&tenants, DEVICE).unwrap()
     };
-    let hot = Observation { power_watts: Some(400.0), ..observed("w0", "w1", [0.9, 0.9]) };
-    assert!(watts(&trained(&vec![hot; 6])) > 1.3 * watts(&trained(&[])));
+    let hot = |other: usize| {
+        let pair = observed("w0", &format!("w{other}"), [0.9, 0.9]);
+        Observation { power_watts: Some(400.0), ..pair }
+    };
+    let nothing = watts(&trained(&[]));
+    let pairs: Vec<Observation> = (1..7).map(hot).collect();
+    assert!(watts(&trained(&pairs)) > 1.3 * nothing);
+    let [once, often] = [1, 600].map(|count| watts(&trained(&vec![hot(1); count])));
+    // Its speeds are known better then, which moves what is expected of it a little.
+    assert!(
+        once > nothing && often < 1.1 * once,
+        "one pair tells no more the more often it runs: {once} {often}"
+    );
+    let mut told = pairs.clone();
+    for observation in &mut told {
+        observation.tenants[0].is_self_reported = true;
+    }
+    assert!(watts(&trained(&told)) < 1.05 * nothing, "by speeds that jobs say of themselves");
 }
 
 #[test]

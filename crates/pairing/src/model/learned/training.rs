@@ -16,6 +16,7 @@ use pillion_core::WorkloadKey;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Steps of expectation maximisation.
@@ -195,10 +196,14 @@ fn owner<'k>(fact: &Fact, workloads: &'k [WorkloadKey], owners: Owners) -> Optio
     owners.of(&workloads[*workload as usize])
 }
 
-/// How much more power was measured than the profiles say, as a mean that starts from "as much".
+/// How much more power was measured than the profiles say, as a mean over combinations that starts from "as much": one that is run
+/// for months tells no more than another. Speeds that jobs say of themselves tell nothing of others' power.
 fn power_ratio(profiles: &ProfileBook, observations: &[&Observation]) -> f64 {
-    let (mut sum, mut weight) = (POWER_PRIOR_WEIGHT, POWER_PRIOR_WEIGHT);
-    for observation in observations.iter().filter(|observation| observation.fits) {
+    let mut of_combination: BTreeMap<Vec<&WorkloadKey>, (f64, f64)> = BTreeMap::new();
+    let is_measured = |observation: &&&Observation| {
+        observation.fits && !observation.tenants.iter().any(|tenant| tenant.is_self_reported)
+    };
+    for observation in observations.iter().filter(is_measured) {
         let found: Option<Vec<(&WorkloadProfile, f64)>> = observation
             .tenants
             .iter()
@@ -212,11 +217,18 @@ fn power_ratio(profiles: &ProfileBook, observations: &[&Observation]) -> f64 {
         let speeds: Vec<f64> = found.iter().map(|(_, speed)| speed.min(1.0)).collect();
         let added = added_power(&inputs, &speeds).filter(|watts| *watts > 0.0);
         if let Some((watts, added)) = observation.power_watts.zip(added) {
-            sum += observation.run_count.max(1.0) * (watts / added).clamp(0.2, 5.0);
-            weight += observation.run_count.max(1.0);
+            let mut combination: Vec<&WorkloadKey> =
+                observation.tenants.iter().map(|tenant| &tenant.workload).collect();
+            combination.sort();
+            let (sum, count) = of_combination.entry(combination).or_default();
+            *sum += observation.run_count.max(1.0) * (watts / added).clamp(0.2, 5.0);
+            *count += observation.run_count.max(1.0);
         }
     }
-    sum / weight
+    let (sum, count) = of_combination
+        .values()
+        .fold((0.0, 0.0), |(sum, count), (of_one, weight)| (sum + of_one / weight, count + 1.0));
+    (POWER_PRIOR_WEIGHT + sum) / (POWER_PRIOR_WEIGHT + count)
 }
 
 /// Who was tried together, and whether it fitted. Workloads that are known from this alone are numbered too.
@@ -282,13 +294,30 @@ impl Mean {
     }
 }
 
-/// The facts among some of the workloads, where there are many.
+/// The facts among some of the workloads, where there are many: those that were seen beside the most others, each with these others,
+/// because only facts whose workloads are all among them tell anything.
 fn sampled(facts: &[Fact], workload_count: usize) -> Vec<Fact> {
-    let step = workload_count.div_ceil(SAMPLED_WORKLOADS_MAX).max(1);
-    let taken = facts
-        .iter()
-        .filter(|fact| fact.actors.iter().all(|(workload, _, _)| (*workload as usize).is_multiple_of(step)));
-    taken.cloned().collect()
+    if workload_count <= SAMPLED_WORKLOADS_MAX {
+        return facts.to_vec();
+    }
+    let mut partners: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for fact in facts {
+        for (workload, _, _) in &fact.actors {
+            partners.entry(*workload).or_default().extend(fact.actors.iter().map(|(other, _, _)| *other));
+        }
+    }
+    let mut by_partners: Vec<(&u32, &BTreeSet<u32>)> = partners.iter().collect();
+    by_partners.sort_by_key(|(workload, others)| (Reverse(others.len()), **workload));
+    let mut taken: BTreeSet<u32> = BTreeSet::new();
+    for (workload, others) in by_partners {
+        for one in std::iter::once(workload).chain(others) {
+            if taken.len() < SAMPLED_WORKLOADS_MAX {
+                taken.insert(*one);
+            }
+        }
+    }
+    let are_taken = |fact: &&Fact| fact.actors.iter().all(|(workload, _, _)| taken.contains(workload));
+    facts.iter().filter(are_taken).cloned().collect()
 }
 
 fn calibrated(facts: &[Fact], rows: &[Row], layout: &Layout, variances: &Variances) -> Calibration {
@@ -299,13 +328,16 @@ fn calibrated(facts: &[Fact], rows: &[Row], layout: &Layout, variances: &Varianc
         let next = numbers.len();
         numbers.entry(pairing).or_insert(next);
     }
+    // Of a sample some numbers are missing: folds are of those that are there.
+    let places: BTreeMap<u32, usize> =
+        pairings.iter().flatten().copied().collect::<BTreeSet<u32>>().into_iter().zip(0..).collect();
     let folds = Folds { facts, rows, layout, variances };
     let by_pairing = (0..FOLDS).flat_map(|fold| {
         folds.left_out(|at| (numbers[&pairings[at]] % FOLDS == fold).then(|| numbers[&pairings[at]]))
     });
     let by_workload = (0..FOLDS).flat_map(|fold| {
         folds.left_out(|at| {
-            pairings[at].iter().find(|workload| **workload as usize % FOLDS == fold).map(|at| *at as usize)
+            pairings[at].iter().map(|workload| places[workload]).find(|place| place % FOLDS == fold)
         })
     });
     let families: BTreeSet<u32> =
@@ -356,5 +388,55 @@ impl Folds<'_> {
             });
         }
         samples
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::learned::calibrate::Novelty;
+
+    fn fact(workloads: [usize; 2]) -> Fact {
+        let actors = workloads.map(|workload| (u32::try_from(workload).unwrap(), None, Point::default()));
+        Fact {
+            actors: actors.to_vec(),
+            expected: (0.8, 0.2, 1.0, 1.0),
+            solo_deviation: 0.0,
+            // Nothing tells who is slow beside whom.
+            speed_fraction: if (workloads[0] * 31 + workloads[1] * 17).is_multiple_of(3) {
+                0.55
+            } else {
+                0.95
+            },
+            deviation: 0.03,
+            is_shared: true,
+        }
+    }
+
+    /// Two that are numbered one after the other meet most: of one user, they were first seen together.
+    fn facts_of(count: usize) -> Vec<Fact> {
+        let beside = |at: usize| [(at + 1) % count, (at + 2) % count, (at * 7 + 3) % count];
+        let pairs = (0..count).flat_map(|at| beside(at).map(|other| [at, other]));
+        pairs.filter(|[one, other]| one != other).map(fact).collect()
+    }
+
+    /// Variances and calibration are learnt from some of many: no number of workloads may leave none of them, or no fold.
+    #[test]
+    fn of_however_many_workloads_enough_is_learnt_from() {
+        for count in [79, 81, 161, 321, 400, 2_000] {
+            let facts = facts_of(count);
+            let taken = sampled(&facts, count);
+            assert!(taken.len() >= 80, "{count} workloads: {} of {} facts", taken.len(), facts.len());
+            assert!(taken.len() <= SAMPLED_WORKLOADS_MAX * SAMPLED_WORKLOADS_MAX);
+            let (rows, columns, _) = rows(&taken);
+            let variances = Evidence::of(rows.iter(), &columns.layout).variances(ITERATIONS);
+            let calibration = calibrated(&taken, &rows, &columns.layout, &variances);
+            let untested = Calibration::of([Vec::new(), Vec::new(), Vec::new()]);
+            assert_ne!(calibration, untested, "{count} workloads");
+            for novelty in [Novelty::Pairing, Novelty::Workload, Novelty::Family] {
+                let stretch = calibration.stretch(novelty, 1.0, 0.8);
+                assert_ne!(stretch, untested.stretch(novelty, 1.0, 0.8), "{count} workloads, {novelty:?}");
+            }
+        }
     }
 }
