@@ -100,12 +100,18 @@ impl<'v> Need<'v> {
         }
     }
 
-    fn suits(&self, node: &NodeView, device: &DeviceView) -> bool {
+    fn suits(&self, node: &NodeView, spot: &Spot<'_>) -> bool {
+        let device = spot.device;
         self.named.is_none_or(|named| named.contains(&device.gres_type))
             && (self.required_nodes.is_empty() || self.required_nodes.contains(&node.name))
             && self.job.is_none_or(|job| matches_device(job, node, device))
-            // What is free and was not given to it is set apart for somebody else.
-            && !(self.job.is_some() && self.device_count * self.node_count == 1 && device.is_wholly_free())
+            && !(self.job.is_some() && device.is_wholly_free() && self.was_not_given(spot))
+    }
+
+    /// Whether it would have a device that is free by now, were it for it: one that is all that it needs, or is set apart for somebody
+    /// else. Guests that went for the rest of what it needs would go for nothing, and again and again.
+    fn was_not_given(&self, spot: &Spot<'_>) -> bool {
+        self.device_count * self.node_count == 1 || spot.apart_for.is_some_and(|job| job != self.job_id)
     }
 
     fn cpus(&self) -> u32 {
@@ -130,6 +136,8 @@ struct Spot<'v> {
     device: &'v DeviceView,
     /// Its name, among those of all of them.
     name: Set,
+    /// For whom it is set apart.
+    apart_for: Option<SlurmJobId>,
 }
 
 impl Spot<'_> {
@@ -164,10 +172,14 @@ fn nodes<'v>(view: &'v ClusterView, plan: &Plan, names: &mut Names<'v>) -> Vec<H
     let let_go = plan.let_go.iter().flat_map(|one| one.devices.iter().cloned());
     let planned: BTreeSet<(NodeName, GresType)> =
         plan.pairings.iter().flat_map(places).chain(let_go).collect();
+    let set_apart = plan.set_apart.iter().flat_map(|one| one.devices.iter().map(|place| (place, one.job_id)));
+    let set_apart: BTreeMap<&(NodeName, GresType), SlurmJobId> = set_apart.collect();
     let mut spots: BTreeMap<&NodeName, Vec<Spot<'v>>> = BTreeMap::new();
     for device in view.devices.iter().filter(|device| is_for_guests(device)) {
-        if !planned.contains(&(device.node.clone(), device.gres_type.clone())) {
-            spots.entry(&device.node).or_default().push(Spot { device, name: names.one(&device.gres_type) });
+        let place = (device.node.clone(), device.gres_type.clone());
+        if !planned.contains(&place) {
+            let (name, apart_for) = (names.one(&device.gres_type), set_apart.get(&place).copied());
+            spots.entry(&device.node).or_default().push(Spot { device, name, apart_for });
         }
     }
     let open = view.nodes.iter().filter(|node| node.blocked.is_none());
@@ -218,7 +230,7 @@ fn clear(
 /// The cheapest set of names that as many nodes have: Slurm books the same ones of each.
 fn cheapest_alike(nodes: &[Host<'_>], names: &Names<'_>, need: &Need<'_>, may_ask: bool) -> Option<Found> {
     let spots = nodes.iter().flat_map(|host| host.spots.iter().map(move |spot| (host.node, spot)));
-    let suiting = spots.filter(|(node, spot)| need.suits(node, spot.device));
+    let suiting = spots.filter(|(node, spot)| need.suits(node, spot));
     let all = suiting.fold(Set::default(), |all, (_, spot)| all.with(spot.name));
     let sets = names.sets(all, need.device_count).into_iter();
     let found = sets.filter_map(|set| {
@@ -255,7 +267,7 @@ impl Host<'_> {
         let suits = |spot: &Spot<'_>| {
             let is_open = may_ask || spot.guests().next().is_none();
             let is_meant = among.is_none_or(|set| spot.name.is_part_of(set));
-            is_open && is_meant && need.suits(self.node, spot.device)
+            is_open && is_meant && need.suits(self.node, spot)
         };
         let mut suitable: Vec<usize> =
             (0..self.spots.len()).filter(|spot| suits(&self.spots[*spot])).collect();

@@ -80,11 +80,12 @@ impl Engine {
         if !self.commit(&view, &plan, &profiles, begun).await? {
             return Ok(());
         }
+        // Before the plan is taken to pieces: what it lets go, and for whom it sets what apart, says for whom guests would go in vain.
+        self.make_room(&view, &plan, &scan).await?;
         let due = std::mem::take(&mut plan.let_go);
         let set_apart = std::mem::take(&mut plan.set_apart).into_iter();
         let set_apart =
             set_apart.flat_map(|one| one.devices.into_iter().map(move |place| (place, one.job_id))).collect();
-        self.make_room(&view, &plan, &scan).await?;
         drop(view);
         if !due.is_empty() {
             self.context.nudges.release.notify_one();

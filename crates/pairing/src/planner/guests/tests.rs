@@ -140,6 +140,29 @@ fn a_job_of_one_device_on_each_of_several_nodes_gets_any() {
     assert_eq!(going(&view(apart, vec![job])), ["50 for 1", "52 for 1"]);
 }
 
+/// He would come back, and be sent away again ten seconds later.
+#[test]
+fn nobody_goes_for_the_rest_of_what_a_job_needs_while_a_part_of_it_is_set_apart_for_another() {
+    let devices = || {
+        vec![
+            on("n1", device("g0", Mps)),
+            held("n1", "g1", 50),
+            guest("n2", "g0", 52, 10),
+            held("n2", "g1", 53),
+        ]
+    };
+    let first = WaitingJob { excluded_nodes: vec![NodeName::new("n2")], ..wide(1, 2) };
+    let second = WaitingJob { node_count: 2, ..job(2, "light") };
+    assert_eq!(going(&view(devices(), vec![second.clone()])), ["52 for 2"], "its own part is free");
+    assert!(going(&view(devices(), vec![first.clone(), second.clone()])).is_empty());
+    let of_one_node = WaitingJob { excluded_nodes: vec![NodeName::new("n2")], ..wide(3, 3) };
+    let mut more = devices();
+    more.push(guest("n1", "g2", 54, 10));
+    more.push(guest("n1", "g3", 55, 10));
+    // The guests of what is set apart go for whom it is set apart.
+    assert_eq!(going(&view(more, vec![of_one_node, second])), ["54 for 3", "55 for 3"]);
+}
+
 /// Whatever devices it waits with: at its turn it is let go with any.
 #[test]
 fn a_job_on_several_nodes_gets_the_same_devices_of_each() {
