@@ -100,8 +100,8 @@ fn folders_of_releases(releases: &[PathBuf]) -> Vec<PathBuf> {
 
 /// The release that a site says is the one that runs, by a link beside the folders of all.
 fn current(releases: &[PathBuf]) -> Option<Release> {
-    let links = CURRENT.iter().flat_map(|name| releases.iter().map(move |folder| folder.join(name)));
-    let link = links.into_iter().find(|path| path.is_symlink())?;
+    let mut links = CURRENT.iter().flat_map(|name| releases.iter().map(move |folder| folder.join(name)));
+    let link = links.find(|path| path.is_symlink())?;
     PLUGINS_OF_A_RELEASE.iter().find_map(|plugins| release_in(&link.join(plugins)))
 }
 

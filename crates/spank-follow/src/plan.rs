@@ -36,8 +36,8 @@ pub fn shown((major, minor): Release) -> String {
 }
 
 /// Stamps what is installed, and the copy of before, so that a program of the Slurm of before finds it until it has ended. Where
-/// several are installed the link goes to the one that its site says is the one, else stays with the one that it has, or goes to the newest. Without a Slurm nothing is changed but
-/// that the copies are those of the built plugin.
+/// several are installed the link goes to the one of which its site says that it runs, else stays with the one that it has, or goes
+/// to the newest. Without a Slurm nothing is changed but that the copies are those of the built plugin.
 pub fn plan(found: &Found) -> Plan {
     let kept_count = if found.installed.is_empty() { found.copies.len() } else { 1 };
     let mut stamped = found.installed.clone();

@@ -62,7 +62,7 @@ fn wanted(
         let is_admitted = score::keeps(guesses.map(|guess| guess.low), speed_min);
         let expected = score::hours_saved(guesses.map(|guess| guess.speed));
         let hope = Hope { weight: score::hours_saved(hoped), expected, at, is_admitted };
-        if best.get(&workloads).is_none_or(|best| hope.is_above(best)) {
+        if best.get(&workloads).is_none_or(|best| hope.compared(best).is_gt()) {
             best.insert(workloads, hope);
         }
     }
@@ -74,7 +74,7 @@ fn wanted(
     if wanted.iter().any(|hope| !looked_at.contains_key(&hope.at)) {
         wanted.retain(|hope| !looked_at.contains_key(&hope.at));
     }
-    wanted.sort_by(|a, b| if a.is_above(b) { Ordering::Less } else { Ordering::Greater });
+    wanted.sort_by(|a, b| b.compared(a));
     wanted.into_iter().map(|hope| hope.at).collect()
 }
 
@@ -90,8 +90,9 @@ struct Hope {
 }
 
 impl Hope {
-    fn is_above(&self, other: &Self) -> bool {
+    /// The more promising is greater; of two alike the one that stands first.
+    fn compared(&self, other: &Self) -> Ordering {
         let by_hours = self.weight.total_cmp(&other.weight).then(self.expected.total_cmp(&other.expected));
-        by_hours.then(other.at.cmp(&self.at)) == Ordering::Greater
+        by_hours.then(other.at.cmp(&self.at))
     }
 }

@@ -15,8 +15,6 @@ pub(super) struct Guess {
     pub(super) low: f64,
     /// The optimistic bound; equal to `speed` where a model gives none.
     pub(super) high: f64,
-    /// How probably it is as fast as promised, and how fast it is then.
-    pub(super) kept: (f64, f64),
     /// Standard deviation; 0 = not given.
     pub(super) deviation: f64,
 }
@@ -47,7 +45,6 @@ fn guess(
         low: estimates[end].speed_fraction_low,
         high: estimates[end].speed_fraction_high,
         deviation: estimates[end].speed_fraction_deviation,
-        kept: estimates[end].kept_above(backtest.speed_min()),
     }))
 }
 

@@ -246,7 +246,7 @@ fn another_queue_leaves_the_first_as_it_was() {
 }
 
 fn guessed(speeds: [f64; 2]) -> [Guess; 2] {
-    speeds.map(|speed| Guess { speed, low: speed, high: speed, kept: (1.0, speed), deviation: 0.0 })
+    speeds.map(|speed| Guess { speed, low: speed, high: speed, deviation: 0.0 })
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub(super) fn guesses(backtest: &Backtest<'_>, split: &Split, known: &[Observati
 /// A speed without a bound.
 fn unbounded(said: f64) -> Guess {
     let within = said.clamp(0.0, 1.0);
-    Guess { speed: within, low: within, high: within, kept: (1.0, within), deviation: 0.0 }
+    Guess { speed: within, low: within, high: within, deviation: 0.0 }
 }
 
 fn joined(victim: &[f64], aggressor: &[f64]) -> Vec<f64> {

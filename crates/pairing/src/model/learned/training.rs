@@ -309,12 +309,11 @@ fn sampled(facts: &[Fact], workload_count: usize) -> Vec<Fact> {
     let mut by_partners: Vec<(&u32, &BTreeSet<u32>)> = partners.iter().collect();
     by_partners.sort_by_key(|(workload, others)| (Reverse(others.len()), **workload));
     let mut taken: BTreeSet<u32> = BTreeSet::new();
-    for (workload, others) in by_partners {
-        for one in std::iter::once(workload).chain(others) {
-            if taken.len() < SAMPLED_WORKLOADS_MAX {
-                taken.insert(*one);
-            }
+    for one in by_partners.iter().flat_map(|(workload, others)| std::iter::once(*workload).chain(*others)) {
+        if taken.len() == SAMPLED_WORKLOADS_MAX {
+            break;
         }
+        taken.insert(*one);
     }
     let are_taken = |fact: &&Fact| fact.actors.iter().all(|(workload, _, _)| taken.contains(workload));
     facts.iter().filter(are_taken).cloned().collect()
