@@ -43,20 +43,20 @@ pub(crate) fn has_whole(printed: &str, count: usize) -> BTreeSet<u32> {
     gpus
 }
 
-pub(crate) fn nodes_of_four(names: &[&str]) -> Vec<PoolNode> {
+fn nodes_of_four(names: &[&str]) -> Vec<PoolNode> {
     names.iter().map(|name| PoolNode::new(name, "h200", Mechanism::Mps)).collect()
+}
+
+pub(crate) fn start_on(nodes: &[&str], bound_seconds: u64) -> Cluster {
+    let spec = ClusterSpec { pool_nodes: nodes_of_four(nodes), bound_seconds, ..ClusterSpec::default() };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    cluster
 }
 
 /// A bound that nobody waits for.
 fn start_on_two_nodes() -> Cluster {
-    let spec = ClusterSpec {
-        pool_nodes: nodes_of_four(&["n1", "n2"]),
-        bound_seconds: 600,
-        ..ClusterSpec::default()
-    };
-    let mut cluster = Cluster::start(spec).unwrap();
-    cluster.start_pillion().unwrap();
-    cluster
+    start_on(&["n1", "n2"], 600)
 }
 
 fn drain(cluster: &Cluster, node: &str) {
@@ -126,10 +126,7 @@ fn jobs_of_several_gpus_live_in_the_pool_beside_those_of_one() {
 /// With nobody of ours alive Slurm itself starts them, on the devices that were chosen at the submission, and not all on the same.
 #[test]
 fn slurm_starts_jobs_of_several_gpus_by_itself_when_all_of_us_are_dead() {
-    let spec =
-        ClusterSpec { pool_nodes: nodes_of_four(&["n1"]), bound_seconds: 20, ..ClusterSpec::default() };
-    let mut cluster = Cluster::start(spec).unwrap();
-    cluster.start_pillion().unwrap();
+    let mut cluster = start_on(&["n1"], 20);
     drain(&cluster, "n1");
     let jobs = [1, 2].map(|_| submit(&cluster, "alice", WORK, &["--gres=gpu:2"]));
     cluster.kill_scheduler(Signal::KILL).unwrap();

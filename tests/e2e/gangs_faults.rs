@@ -1,10 +1,10 @@
 //! Who dies between two steps of the release of several GPUs, and comes back while it goes on: the job runs once, and whole.
 
-use crate::gangs::{WORK, has_whole, nodes_of_four, submit};
+use crate::gangs::{WORK, has_whole, start_on, submit};
 use crate::leases::{Journal, SCHEDULER, SOON, wait_for_fail_point, wait_until_settled};
 use crate::outage::Postgres;
 use pillion_core::SlurmJobId;
-use pillion_tests::{Cluster, ClusterSpec};
+use pillion_tests::Cluster;
 use rustix::process::Signal;
 
 /// Long enough to stop the scheduler there.
@@ -53,10 +53,7 @@ fn die_at(cluster: &mut Cluster, point: &str, dies: Dies, job: SlurmJobId) {
 
 #[test]
 fn whoever_dies_between_two_steps_the_job_runs_once_and_whole() {
-    let spec =
-        ClusterSpec { pool_nodes: nodes_of_four(&["n1"]), bound_seconds: 30, ..ClusterSpec::default() };
-    let mut cluster = Cluster::start(spec).unwrap();
-    cluster.start_pillion().unwrap();
+    let mut cluster = start_on(&["n1"], 30);
     for point in POINTS {
         cluster.kill_scheduler(Signal::TERM).unwrap();
         cluster.start_scheduler_with_failpoints(&format!("{point}=sleep(4000)")).unwrap();
