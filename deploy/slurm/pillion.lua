@@ -201,6 +201,7 @@ local function parse_pool(line)
     memory_mib = tonumber(memory),
     features = split(features, ","),
     gpu_types = split(types, ","),
+    some_types = nil, -- those of gpu_types that not all of its GPUs bear; nil as for `open`
     shapes = {}, -- the devices of its nodes, each list once
     waiting = nil, -- how many jobs wait there; nil where a job that does not ask for co-location is refused
     shares = false, -- whether a job that says nothing counts as one that asks for co-location
@@ -230,10 +231,13 @@ function M.read_heartbeat()
     local pool = parse_pool(line)
     if pool then beat.pools[#beat.pools + 1] = pool end
     local partition, shape = string.match(line, "^shape=(%S+) ([%w_,-]+)$")
+    local mixed, names = string.match(line, "^models=(%S+) ?(%S*)$")
     local admits, waiting = string.match(line, "^plain=(%S+) waiting=(%d+)$")
     local shaped, admitting = pool_of(beat, partition), pool_of(beat, admits)
     if shaped then shaped.shapes[#shaped.shapes + 1] = split(shape, ",") end
     if admitting then admitting.waiting = tonumber(waiting) end
+    local mixing = pool_of(beat, mixed)
+    if mixing then mixing.some_types = split(names, ",") end
     local sharing = pool_of(beat, string.match(line, "^colocate=(%S+) on$"))
     if sharing then sharing.shares = true end
     local opened, open = string.match(line, "^open=(%S+) (%d+)$")
@@ -528,11 +532,21 @@ local function fallback_of(pool, count)
   return names
 end
 
+-- Why a job cannot ask for this model of GPU here; nil if it can. Slurm knows the pool's GPUs as g0, g1, .. and no models of them: without
+-- us it would start the job on whichever is free.
+local function why_no_model(kind, pool)
+  if not contains(pool.gpu_types, kind) then return "has no GPU of that type" end
+  if not contains(pool.some_types or {}, kind) then return nil end
+  local instead = contains(pool.features, kind) and "write -C " .. kind .. " instead" or "leave the model out"
+  return "has GPUs of several models, and Slurm keeps no job to one of them by --gres: " .. instead
+end
+
 -- Whether some node of the pool could run the job; otherwise why not.
 local function why_too_small(job, gpu, size, pool, part)
   if size.cpus > math.min(pool.cpus, given(part.max_cpus_per_node) or pool.cpus) then return "has too few CPUs a node" end
   if size.memory_mib > pool.memory_mib then return "has too little memory a node" end
-  if gpu.kind and not contains(pool.gpu_types, gpu.kind) then return "has no GPU of that type" end
+  local no_model = gpu.kind and why_no_model(gpu.kind, pool)
+  if no_model then return no_model end
   if gpu.count > 1 and not shape_for(pool, gpu.count) then return "has no nodes with so many GPUs of the same names" end
   for _, feature in ipairs(split(job.features or "", "&")) do
     if feature ~= "" and not contains(pool.features, feature) then return "has not the features of -C" end
@@ -834,8 +848,8 @@ local function admit_plain(job, part_list, names, pool, beat, now)
   local why = why_not_plain(job, gpu, size, pool, part_list[pool.partition] or {}, #names)
   if why then return false, why end
   local begin = job.begin_time or 0
-  -- Slurm knows no models of the pool's GPUs: who asks for one waits for us.
-  local is_in_turn = pool.waiting > 0 or gpu.kind
+  -- A scheduler of an earlier release does not tell whether all are of the model, but keeps to it.
+  local is_in_turn = pool.waiting > 0 or (gpu.kind and not pool.some_types)
   if is_in_turn and not why_idle(beat, now) then begin = math.max(begin, now + beat.bound) end
   why = send(job, pool, gpu, size, nil, nil, begin)
   return not why, why

@@ -7,6 +7,7 @@
 //! pillion1 epoch=1700000000 bound=600 mode=active
 //! slowdown=1.250
 //! pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100
+//! models=shared a100
 //! shape=shared g0,g1,g2,g3
 //! plain=shared waiting=2
 //! colocate=shared on
@@ -72,6 +73,8 @@ pub struct PoolAbility {
     pub features: Vec<String>,
     /// GPU type names that users may ask for here (`gpu:a100:1`); Slurm's own types of the pool are `g0`, `g1`, ..
     pub gpu_types: Vec<String>,
+    /// Those of them that not all of its GPUs bear. Slurm knows no models here, so that it would start who asks for one on any.
+    pub gpu_types_of_some: Vec<String>,
     /// The devices that its nodes have, each list once, that of most nodes first: where a job of several GPUs can lie.
     pub shapes: Vec<GresTypes>,
     /// Jobs that did not ask for co-location are let in, with whole GPUs, and so many jobs wait that could run as soon as GPUs are
@@ -121,6 +124,8 @@ impl Heartbeat {
                 pool.features.join(","),
                 pool.gpu_types.join(",")
             );
+            let of_some = pool.gpu_types_of_some.join(",");
+            let _ = writeln!(text, "{}", format!("models={} {of_some}", pool.partition).trim_end());
             for shape in &pool.shapes {
                 let _ = writeln!(text, "shape={} {shape}", pool.partition);
             }
@@ -148,6 +153,7 @@ mod tests {
             memory_mib: 515_000,
             features: vec!["a100".into(), "nvlink".into()],
             gpu_types: vec!["a100".into()],
+            gpu_types_of_some: vec!["a100".into()],
             shapes: vec!["g0,g1".parse().unwrap()],
             plain_behind: Some(2),
             shares_by_default: true,
@@ -165,6 +171,7 @@ mod tests {
             "pillion1 epoch=1700000000 bound=600 mode=active\n\
              slowdown=1.250\n\
              pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100\n\
+             models=shared a100\n\
              shape=shared g0,g1\n\
              plain=shared waiting=2\n\
              colocate=shared on\n\

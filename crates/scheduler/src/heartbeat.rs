@@ -72,19 +72,33 @@ fn ability<'a>(
         scan.nodes.iter().filter(|node| node.partitions.iter().any(|name| name == partition)).collect();
     let features: BTreeSet<String> = nodes.iter().flat_map(|node| node.features.iter().cloned()).collect();
     let devices = nodes.iter().filter_map(|node| agents.get(&node.name)).flat_map(|agent| &agent.devices);
-    let names: BTreeSet<String> =
-        devices.flat_map(|device| gpu_type_names(&device.model, &settings.gpu_types)).collect();
+    let models: BTreeSet<&str> = devices.map(|device| device.model.as_str()).collect();
+    let (gpu_types, gpu_types_of_some) = gpu_types(&models, &settings.gpu_types);
     PoolAbility {
         partition: partition.to_owned(),
         cpus: nodes.iter().map(|node| node.cpus).max().unwrap_or(0),
         memory_mib: nodes.iter().map(|node| node.memory_mib).max().unwrap_or(0),
         features: features.into_iter().collect(),
-        gpu_types: names.into_iter().collect(),
+        gpu_types,
+        gpu_types_of_some,
         shapes: shapes(&nodes, agents),
         plain_behind: (settings.plain_jobs == PlainJobs::Whole).then(|| waiting_count(partition, scan)),
         shares_by_default: settings.shared_by_default.contains(partition),
         open_device_count: open_count(partition, scan, open),
     }
+}
+
+/// The names by which users may ask for these models, and those of the names that not all of these bear.
+fn gpu_types(models: &BTreeSet<&str>, given: &BTreeMap<String, Vec<String>>) -> (Vec<String>, Vec<String>) {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for model in models {
+        let names: BTreeSet<String> = gpu_type_names(model, given).into_iter().collect();
+        for name in names {
+            *counts.entry(name).or_default() += 1;
+        }
+    }
+    let of_some = counts.iter().filter(|(_, count)| **count < models.len());
+    (counts.keys().cloned().collect(), of_some.map(|(name, _)| name.clone()).collect())
 }
 
 /// How many of these devices are on nodes of a partition that are up.
@@ -187,6 +201,23 @@ mod tests {
         let open = [(NodeName::new("n1"), GresType::new("g0")), (NodeName::new("n9"), GresType::new("g0"))];
         let count = |partition, scan| open_count(partition, scan, open.iter());
         assert_eq!((count("shared", &up), count("other", &up), count("shared", &down)), (1, 0, 0));
+    }
+
+    #[test]
+    fn names_that_only_some_models_bear_are_told_apart() {
+        let given: BTreeMap<String, Vec<String>> =
+            [("NVIDIA H100", &["h100", "hopper"][..]), ("NVIDIA H200", &["h200", "hopper"])]
+                .map(|(model, names)| {
+                    (model.to_owned(), names.iter().map(|name| (*name).to_owned()).collect())
+                })
+                .into();
+        let told = |models: &[&str]| {
+            let (all, some) = gpu_types(&models.iter().copied().collect(), &given);
+            (all.join(" "), some.join(" "))
+        };
+        assert_eq!(told(&["NVIDIA H100"]), ("NVIDIA H100 h100 hopper".to_owned(), String::new()));
+        assert_eq!(told(&["NVIDIA H100", "NVIDIA H200"]).1, "NVIDIA H100 NVIDIA H200 h100 h200");
+        assert_eq!(told(&[]), (String::new(), String::new()));
     }
 
     #[test]

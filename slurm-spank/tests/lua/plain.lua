@@ -69,7 +69,7 @@ S.test("on several nodes as well", function()
   S.equal(values.begin_time, 0)
 end)
 
-S.test("where others wait it takes its turn, and a model of GPU is ours to find", function()
+S.test("where others wait it takes its turn", function()
   for _, fields in ipairs({ { tres_per_node = "gres/gpu:1" }, { tres_per_node = "gres/gpu:1", script = false } }) do
     admits(3)
     local _, values = submit(fields)
@@ -77,12 +77,26 @@ S.test("where others wait it takes its turn, and a model of GPU is ours to find"
     assert(wait > 590 and wait <= 600, "begins in " .. wait)
   end
   admits(0)
-  local _, values = submit({ tres_per_node = "gres/gpu:a100:1" })
-  assert(values.begin_time > os.time(), "Slurm would start it on any")
+  local _, values
   local own = os.time() + 5000
   _, values = submit({ tres_per_node = "gres/gpu:1", begin_time = own })
   S.equal(values.begin_time, own)
   S.contains(values.admin_comment, string.format(";begin=%.0f;plain=1", own))
+end)
+
+S.test("a model of GPU is asked for where all are of it", function()
+  local typed = { tres_per_node = "gres/gpu:a100:1" }
+  S.beat(0, "active", S.POOL, S.SHAPE, "models=shared", "plain=shared waiting=0")
+  local _, values = submit(typed)
+  S.equal(values.begin_time, 0)
+  S.beat(0, "active", S.POOL, S.SHAPE, "models=shared a100,v100", "plain=shared waiting=0")
+  assert_refused("several", "has GPUs of several models, and Slurm keeps no job to one of them by --gres: write -C a100 instead", typed)
+  S.beat(0, "active", (string.gsub(S.POOL, "features=%S+", "features=")), S.SHAPE, "models=shared a100", "plain=shared waiting=0")
+  assert_refused("no feature", "by --gres: leave the model out", typed)
+  -- A scheduler that does not tell: Slurm would start it on any, so it waits for a decision.
+  admits(0)
+  _, values = submit(typed)
+  assert(values.begin_time > os.time())
 end)
 
 S.test("dead, frozen or switched off we keep nobody waiting", function()

@@ -375,6 +375,19 @@ S.test("the first pool that could run it is taken", function()
   S.equal(values.partition, "shared")
 end)
 
+S.test("who asks for one of several models is not sent where Slurm could start him on another", function()
+  local typed = { tres_per_node = "gres/gpu:a100:1" }
+  S.beat(0, "active", S.POOL, S.SHAPE, "models=shared a100")
+  assert_untouched("a model", typed, nil, "several models")
+  assert_managed("any model", GPU)
+  assert_managed("by its feature", with({ features = "a100" }))
+  local wide = "pool=one cpus=64 memory_mib=500000 features= gpu_types=a100"
+  S.beat(0, "active", S.POOL, S.SHAPE, "models=shared a100", wide, "models=one")
+  local job, values = S.batch(typed)
+  submit(job, S.partitions({ one = S.partition() }))
+  S.equal(values.partition, "one")
+end)
+
 S.test("without a live heartbeat every job is left alone", function()
   for age, mode in pairs({ [31] = "active", [-60] = "active", [0] = "off", [1] = "later" }) do
     S.beat(age, mode)
