@@ -87,14 +87,15 @@ impl Engine {
         let set_apart =
             set_apart.flat_map(|one| one.devices.into_iter().map(move |place| (place, one.job_id))).collect();
         drop(view);
-        if !due.is_empty() {
-            self.context.nudges.release.notify_one();
-        }
+        let is_some_ones_turn = !due.is_empty();
         {
             let mut board = self.context.board_mut();
             board.planned_at = Some(scan.at);
             board.set_apart = set_apart;
             board.let_go = LetGoTurns { planned_at: Some(scan.at), all: due };
+        }
+        if is_some_ones_turn {
+            self.context.nudges.release.notify_one();
         }
         self.explain(&plan).await
     }

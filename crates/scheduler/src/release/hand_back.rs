@@ -6,7 +6,7 @@ use crate::context::LetGoTurns;
 use crate::fence;
 use crate::idle::suits;
 use crate::scan::{Scan, held_reason, is_waiting, mark_of};
-use crate::step::predates;
+use crate::step::{is_before, predates};
 use crate::tick_error::TickError;
 use futures::StreamExt;
 use pillion_core::event::EventKind;
@@ -47,9 +47,12 @@ impl Release {
         let newest = self.context.board().scan.clone();
         let of_turn = turns.all.iter().filter(|_| self.context.is_fresh(scan)).filter_map(|turn| {
             let scan = newest.as_deref()?;
-            let age_seconds = scan.at.seconds_since(turns.planned_at?);
+            let planned_at = turns.planned_at?;
+            let age_seconds = scan.at.seconds_since(planned_at);
+            // A plan that was made while it was let go knows nothing of that, and chose others.
+            let is_new = !is_before(planned_at, tried.get(&turn.start).copied());
             let job = scan.job_of(turn.start).filter(|job| is_its_turn(job, turn, scan))?;
-            (age_seconds <= TURN_SECONDS_MAX).then_some((job, Some(turn)))
+            (is_new && age_seconds <= TURN_SECONDS_MAX).then_some((job, Some(turn)))
         });
         let due = lost.map(|job| (job, None)).chain(of_turn);
         let due = due.filter(|(job, _)| !predates(scan, tried.get(&job.start()).copied()));

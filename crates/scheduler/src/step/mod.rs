@@ -277,8 +277,13 @@ const CLOCK_STEP_SECONDS: f64 = 60.0;
 
 /// Whether the scan may not show yet what was done at `since`.
 pub(crate) fn predates(scan: &Scan, since: Option<UnixTime>) -> bool {
+    is_before(scan.at, since)
+}
+
+/// Whether that was done after this moment, as far as clocks can be believed.
+pub(crate) fn is_before(at: UnixTime, since: Option<UnixTime>) -> bool {
     since.is_some_and(|since| {
-        let ahead = since.seconds() - scan.at.seconds();
+        let ahead = since.seconds() - at.seconds();
         (0.0..CLOCK_STEP_SECONDS).contains(&ahead)
     })
 }

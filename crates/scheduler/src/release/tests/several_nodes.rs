@@ -181,6 +181,27 @@ async fn a_turn_that_is_over_is_not_acted_on() {
 }
 
 #[tokio::test]
+async fn a_plan_that_was_made_while_it_was_let_go_moves_it_no_more() {
+    let world = World::new(|_| ());
+    let watch = Watch::new(Arc::clone(&world.context));
+    watch.tick().await.unwrap();
+    let planned_at = world.clock.now();
+    let held = |world: &World| assert!(world.slurm.hold(world.job));
+    world.let_go("g0,g1", |_| ()).await;
+    held(&world);
+    world.pass(1000);
+    watch.tick().await.unwrap();
+    assert!(world.slurm.release_hold(world.job));
+    watch.tick().await.unwrap();
+    let start = JobStart { job_id: world.job, restart_count: 0 };
+    let turn = LetGo { start, gres_types: "g2,g3".parse().ok(), devices: Vec::new(), at_once: true };
+    world.context.board_mut().let_go = LetGoTurns { planned_at: Some(planned_at), all: vec![turn] };
+    Release::new(Arc::clone(&world.context)).tick().await.unwrap();
+    assert_eq!(mark_of(&world.now()).unwrap().fallback, "g0,g1".parse().ok());
+    assert_eq!(world.events().await, [EventKind::LetGo]);
+}
+
+#[tokio::test]
 async fn one_that_was_let_go_and_lost_its_devices_is_let_go_with_others() {
     let world = World::new(|_| ());
     world.let_go("g0,g1", |_| ()).await;
