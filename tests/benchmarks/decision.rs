@@ -154,6 +154,7 @@ fn device(node: &NodeName, number: u32, devices: Devices) -> anyhow::Result<Devi
         geometry: None,
         is_shape_held: false,
         instances_empty: Vec::new(),
+        alone_until: None,
         links: std::collections::BTreeMap::new(),
         blocked: None,
     })

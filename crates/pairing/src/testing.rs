@@ -82,6 +82,7 @@ pub(crate) fn device(gres_type: &str, mechanism: Mechanism) -> DeviceView {
         geometry: None,
         is_shape_held: false,
         instances_empty: Vec::new(),
+        alone_until: None,
         links: std::collections::BTreeMap::new(),
         blocked: None,
     }
@@ -156,6 +157,8 @@ pub(crate) fn claim(id: u32) -> AloneClaim {
         required_nodes: Vec::new(),
         gres_types: None,
         node_count: 1,
+        cpus: 0,
+        memory_mib: 0,
         waits: None,
     }
 }

@@ -54,7 +54,7 @@ pub struct ClusterView {
 pub struct AloneClaim {
     /// The job that Slurm is about to start.
     pub job_id: SlurmJobId,
-    /// Where it can run; empty = any pool node.
+    /// Where it can run, by what it asks of nodes; empty = any pool node.
     pub required_nodes: Vec<NodeName>,
     /// Which devices of a node it gets; absent = one, whichever it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,6 +62,12 @@ pub struct AloneClaim {
     /// On how many nodes.
     #[serde(default = "one_node", skip_serializing_if = "is_one_node")]
     pub node_count: u16,
+    /// CPUs of one node that it asks for.
+    #[serde(default)]
+    pub cpus: u32,
+    /// Host memory of one node in MiB.
+    #[serde(default)]
+    pub memory_mib: u64,
     /// What it asks for, where it was let go on several nodes a while ago and does not run yet: it may be let go once more, with other
     /// devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,6 +149,10 @@ pub struct DeviceView {
     pub shards_free: u32,
     /// Who runs there, or was planned to.
     pub tenants: Vec<Tenant>,
+    /// When the last of those ends, by time limits, whom Slurm started there by itself: they are no tenants. Absent = there is none,
+    /// or nobody knows when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone_until: Option<UnixTime>,
     /// Why nothing may be released there now.
     pub blocked: Option<String>,
     /// What its agent can cut it into for tenants; absent: it does not.

@@ -237,6 +237,7 @@ fn device(workloads: Workloads, rng: &mut ChaCha8Rng, number: u32, is_busy: bool
         geometry: None,
         is_shape_held: false,
         instances_empty: Vec::new(),
+        alone_until: None,
         links: std::collections::BTreeMap::new(),
     }
 }

@@ -85,6 +85,7 @@ pub(super) fn view(backtest: &Backtest<'_>, queue: &Queue) -> ClusterView {
         geometry: None,
         is_shape_held: false,
         instances_empty: Vec::new(),
+        alone_until: None,
         links: std::collections::BTreeMap::new(),
     });
     ClusterView {

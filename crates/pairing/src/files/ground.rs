@@ -52,6 +52,7 @@ impl Ground {
             geometry: None,
             is_shape_held: false,
             instances_empty: Vec::new(),
+            alone_until: None,
             links: BTreeMap::new(),
             blocked: None,
         }

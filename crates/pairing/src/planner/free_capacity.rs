@@ -44,17 +44,25 @@ impl FreeCapacity {
         });
         let mut one_waits = false;
         for claim in claims {
-            let found = context.devices.keys().rev().find(|device| {
-                let node = &context.devices[*device].node;
-                capacity.free[*device]
-                    && (claim.required_nodes.is_empty() || claim.required_nodes.contains(node))
-            });
-            match found {
-                Some(device) => capacity.free[device] = false,
-                None => one_waits = true,
-            }
+            one_waits |= !capacity.take_claim(context, claim);
         }
         (capacity, one_waits)
+    }
+
+    /// Gives a job that Slurm starts by itself a device; `false`: none is free. Where no node with one has CPUs for it, any will do: it
+    /// starts there when it has.
+    fn take_claim(&mut self, context: &PlanContext<'_>, claim: &AloneClaim) -> bool {
+        let demand = (claim.cpus, claim.memory_mib);
+        let may_run = |node| claim.required_nodes.is_empty() || claim.required_nodes.contains(node);
+        let free = || {
+            let devices = context.devices.keys().rev();
+            devices.filter(|device| self.free[*device] && may_run(&context.devices[*device].node))
+        };
+        let has_cpus =
+            |device: &DeviceIndex| context.open_node(*device).is_some_and(|node| self.meets(node, demand));
+        let Some(device) = free().find(has_cpus).or_else(|| free().next()) else { return false };
+        self.occupy(context, device, demand);
+        true
     }
 
     pub(crate) fn is_free(&self, device: DeviceIndex) -> bool {
@@ -100,7 +108,10 @@ impl FreeCapacity {
 
     /// Gives a job of this class its part of a device's node, and the device.
     pub(crate) fn take(&mut self, context: &PlanContext<'_>, device: DeviceIndex, class: ClassIndex) {
-        let (cpus, memory_mib) = context.demands[context.demand_of[class]];
+        self.occupy(context, device, context.demands[context.demand_of[class]]);
+    }
+
+    fn occupy(&mut self, context: &PlanContext<'_>, device: DeviceIndex, (cpus, memory_mib): (u32, u64)) {
         self.free[device] = false;
         if let Some(node) = context.open_node(device) {
             self.cpus[node] = self.cpus[node].saturating_sub(cpus);

@@ -164,6 +164,7 @@ impl Pool<'_> {
             geometry: None,
             is_shape_held: false,
             instances_empty: Vec::new(),
+            alone_until: None,
             links: std::collections::BTreeMap::new(),
         }
     }

@@ -289,6 +289,7 @@ fn view() -> ClusterView {
             geometry: None,
             is_shape_held: false,
             instances_empty: Vec::new(),
+            alone_until: None,
             links: BTreeMap::new(),
             blocked: None,
         }],

@@ -1,5 +1,6 @@
 //! Makes the engine's snapshot from the last scan, the active decisions, the agents and the profiles: pure.
 
+mod alone;
 mod charged;
 mod copies;
 mod order;
@@ -18,6 +19,7 @@ pub use trial_history::{TrialHistory, Watched};
 use crate::device_status::{Closed, closed};
 use crate::first_runs::seen::is_first_run;
 use crate::scan::{Scan, cpus_of_one_node, held_reason, is_waiting, mark_of, workload_of};
+use alone::{StartedAlone, alone_claims};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, FaultKind};
@@ -28,10 +30,10 @@ use pillion_core::workload::is_session;
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_pairing::mig::SliceBook;
 use pillion_pairing::{
-    AloneClaim, ClusterView, DeviceView, FirstRun, GuestTenant, NodeView, ProfileBook, Session,
-    SpeedEstimate, Tenant, WaitingJob, known,
+    ClusterView, DeviceView, FirstRun, GuestTenant, NodeView, ProfileBook, Session, SpeedEstimate, Tenant,
+    WaitingJob, known,
 };
-use pillion_slurm::{Job, JobState, Node, NodeAvailability, updates};
+use pillion_slurm::{Job, JobState, Node, NodeAvailability};
 use pillion_store::{Decision, Member};
 use request::{asked_gpu_type, promise, promise_of};
 use sources::active_members;
@@ -46,6 +48,7 @@ pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
     let tenancies = by_node(sources.decisions);
     let here = |node: &Node| tenancies.get(&node.name).map(Vec::as_slice).unwrap_or_default();
     let waiting = waiting_jobs(&planned, sources);
+    let started_alone = StartedAlone::of(sources);
     let trials = sources
         .trials
         .map_or_else(|| trials::what_is_watched(sources), |own| trials::book(&waiting, own, sources));
@@ -57,7 +60,7 @@ pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
             .scan
             .nodes
             .iter()
-            .flat_map(|node| device_views(node, here(node), &book, sources))
+            .flat_map(|node| device_views(node, here(node), (&book, &started_alone), sources))
             .collect(),
         waiting,
         alone_claims: alone_claims(&planned, sources),
@@ -129,12 +132,12 @@ fn node_view(node: &Node, here: &[Tenancy<'_>], sources: Sources<'_>) -> NodeVie
 fn device_views<'a>(
     node: &'a Node,
     here: &'a [Tenancy<'a>],
-    book: &'a ProfileBook,
+    known: (&'a ProfileBook, &'a StartedAlone<'a>),
     sources: Sources<'a>,
 ) -> impl Iterator<Item = DeviceView> + 'a {
     let devices = sources.agents.get(&node.name).map(|agent| agent.devices.as_slice()).unwrap_or_default();
     devices.iter().filter_map(move |device| {
-        Some(device_view(node, device, *node.shards.get(&device.gres_type)?, here, book, sources))
+        Some(device_view(node, device, *node.shards.get(&device.gres_type)?, here, known, sources))
     })
 }
 
@@ -149,7 +152,7 @@ fn device_view(
     device: &DeviceDescription,
     (shards_total, shards_used): (u32, u32),
     on_node: &[Tenancy<'_>],
-    book: &ProfileBook,
+    (book, started_alone): (&ProfileBook, &StartedAlone<'_>),
     sources: Sources<'_>,
 ) -> DeviceView {
     let here: Vec<Tenancy<'_>> = on_node
@@ -192,6 +195,7 @@ fn device_view(
         mechanism: device.mechanism,
         shards_free: shards_total.min(100).saturating_sub(shards_used).saturating_sub(unbooked),
         tenants: here.iter().map(|(decision, member)| tenant(decision, member, book, sources)).collect(),
+        alone_until: started_alone.until(&node.name, &device.gres_type).filter(|_| shards_used > booked),
         blocked,
         geometry: device.geometry.clone(),
         is_shape_held,
@@ -344,39 +348,6 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         duration_seconds_expected: None,
         held,
     })
-}
-
-/// Who becomes eligible within this is about to: as long as the longest pause after an update of ours.
-const BEGINS_SOON: Duration = Duration::from_secs(updates::RESTART_PAUSE.as_secs() + 1);
-/// For so long a job on several nodes that was let go may take to start before others are looked for.
-const LET_GO_ONCE_MORE_SECONDS: u64 = 30;
-
-/// Jobs that Slurm itself starts on a whole device, or on several, as soon as it can.
-fn alone_claims(planned: &BTreeSet<SlurmJobId>, sources: Sources<'_>) -> Vec<AloneClaim> {
-    let scan = sources.scan;
-    let mut claims = Vec::new();
-    for job in scan.jobs.values().filter(|job| job.state == JobState::Pending) {
-        let Some(mark) = mark_of(job).filter(|mark| mark.alone) else { continue };
-        // Also one that was put back or let go a moment ago, and becomes eligible in another.
-        let begins = job.eligible_at.is_none_or(|at| at <= scan.at + BEGINS_SOON);
-        if begins && held_reason(job, scan).is_none() && !planned.contains(&job.id) {
-            let (required_nodes, gres_types) = (job.required_nodes.clone(), mark.fallback.clone());
-            let (job_id, node_count) = (job.id, mark.node_count());
-            let has_waited = |(epoch, _)| scan.at.epoch().saturating_sub(epoch) > LET_GO_ONCE_MORE_SECONDS;
-            let waits = mark
-                .let_go
-                .filter(|let_go| has_waited(*let_go))
-                .and_then(|_| waiting_job(job, &mut BTreeMap::new(), sources));
-            claims.push(AloneClaim {
-                job_id,
-                required_nodes,
-                gres_types,
-                node_count,
-                waits: waits.map(Box::new),
-            });
-        }
-    }
-    claims
 }
 
 /// Jobs on pinned devices now, with what was planned for them: the input of the invariants.

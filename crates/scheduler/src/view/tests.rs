@@ -1,5 +1,6 @@
 //! What the engine is shown: what is free, who is where, who waits and who is held.
 
+mod alone;
 mod by_job;
 mod sessions;
 use super::*;
@@ -89,36 +90,39 @@ impl Default for World {
 }
 
 /// The view of a node with `g0` idle and `used` shards of `g1` held.
-fn view_of(world: World) -> ClusterView {
+fn view_of(world: &World) -> ClusterView {
     let mut agent = agent(world.is_agent_connected);
     agent.conditions = world.fault.map(|kind| (GresType::new("g1"), faulty(kind))).into_iter().collect();
     view_beside(world, agent)
 }
 
-fn view_beside(world: World, agent: AgentState) -> ClusterView {
+fn view_beside(world: &World, agent: AgentState) -> ClusterView {
     let mut node = node(NodeAvailability::Up);
     node.shards = [("g0", (100, 0)), ("g1", (100, world.used))]
         .map(|(name, count)| (GresType::new(name), count))
         .into();
     let scan = Scan::new(
         at(NOW),
-        world.jobs.into_iter().map(Into::into).collect(),
+        world.jobs.iter().cloned().map(Into::into).collect(),
         vec![node],
         &["shared".to_owned()],
         0,
     );
-    let settings = world.settings;
+    view_by(world, &scan, agent)
+}
+
+fn view_by(world: &World, scan: &Scan, agent: AgentState) -> ClusterView {
     cluster_view(Sources {
         revision: Revision(1),
-        scan: &scan,
+        scan,
         decisions: &world.decisions,
         agents: &[(NodeName::new("n1"), agent)].into(),
         stopped: &world.stopped,
         drains: &world.drains,
         cooling: &world.cooling,
         profiles: &world.profiles,
-        policy: &settings.policy,
-        by_job: settings.by_job(),
+        policy: &world.settings.policy,
+        by_job: world.settings.by_job(),
         owed: &BTreeMap::new(),
         charged: &Charged::default(),
         amiss: &world.amiss,
@@ -147,11 +151,11 @@ fn running() -> Job {
 fn a_planned_member_holds_its_shards_before_slurm_books_them_and_once_only() {
     let planned = decision(&member(MemberState::Planned));
     let jobs = vec![job(JobState::Pending)];
-    let view = view_of(World { jobs, decisions: vec![planned], ..World::default() });
+    let view = view_of(&World { jobs, decisions: vec![planned], ..World::default() });
     assert_eq!(view.devices[1].shards_free, 60);
     assert_eq!(view.waiting, [], "a planned job does not wait for a plan");
     let runs = decision(&member(MemberState::Running));
-    let view = view_of(World { jobs: vec![running()], used: 40, decisions: vec![runs], ..World::default() });
+    let view = view_of(&World { jobs: vec![running()], used: 40, decisions: vec![runs], ..World::default() });
     assert_eq!(view.devices[1].shards_free, 60);
     assert_eq!(view.devices[1].tenants.len(), 1);
     assert_eq!(view.devices[1].blocked, None);
@@ -160,14 +164,14 @@ fn a_planned_member_holds_its_shards_before_slurm_books_them_and_once_only() {
 #[test]
 fn shards_that_nobody_of_ours_holds_close_a_shared_device() {
     let runs = decision(&member(MemberState::Running));
-    let view = view_of(World { jobs: vec![running()], used: 70, decisions: vec![runs], ..World::default() });
+    let view = view_of(&World { jobs: vec![running()], used: 70, decisions: vec![runs], ..World::default() });
     assert!(view.devices[1].blocked.is_some());
     assert_eq!(view.devices[0].blocked, None);
 }
 
 #[test]
 fn a_device_is_asked_for_by_its_model_and_by_the_names_that_the_site_gave_it() {
-    assert_eq!(view_of(World::default()).devices[0].gpu_types, ["h100"], "as the heartbeat tells lua");
+    assert_eq!(view_of(&World::default()).devices[0].gpu_types, ["h100"], "as the heartbeat tells lua");
     let given = [("h100".to_owned(), vec!["hopper".to_owned(), "h100".to_owned()])].into();
     assert_eq!(gpu_type_names("h100", &given), ["hopper", "h100"]);
     assert_eq!(gpu_type_names("a100", &given), ["a100"]);
@@ -175,14 +179,14 @@ fn a_device_is_asked_for_by_its_model_and_by_the_names_that_the_site_gave_it() {
 
 #[test]
 fn nothing_is_placed_where_the_agent_is_away() {
-    let view = view_of(World { is_agent_connected: false, ..World::default() });
+    let view = view_of(&World { is_agent_connected: false, ..World::default() });
     assert_eq!(view.nodes[0].blocked.as_deref(), Some("its agent is not responding"));
 }
 
 #[test]
 fn nothing_is_placed_on_a_device_that_is_at_fault_and_the_others_stay_open() {
     let blocked = |kind| {
-        let view = view_of(World { fault: Some(kind), ..World::default() });
+        let view = view_of(&World { fault: Some(kind), ..World::default() });
         assert_eq!((&view.devices[0].blocked, &view.nodes[0].blocked), (&None, &None));
         view.devices[1].blocked.clone()
     };
@@ -200,7 +204,7 @@ fn nothing_is_placed_on_a_device_that_is_at_fault_and_the_others_stay_open() {
     for kind in [FaultKind::MetricLost, FaultKind::NoMechanism, FaultKind::Other] {
         assert_eq!(blocked(kind), None, "{kind}");
     }
-    assert_eq!(view_of(World::default()).devices[1].blocked, None, "it answers again");
+    assert_eq!(view_of(&World::default()).devices[1].blocked, None, "it answers again");
 }
 
 /// The sentence goes to every user whose job waits for the device.
@@ -208,16 +212,16 @@ fn nothing_is_placed_on_a_device_that_is_at_fault_and_the_others_stay_open() {
 fn why_a_device_takes_nothing_names_nobody_who_is_on_it() {
     let place = (NodeName::new("n1"), GresType::new("g1"));
     let amiss = Amiss { overrun: [(place.clone(), DecisionId(1))].into(), ..Amiss::default() };
-    let lies = view_of(World { amiss, ..World::default() });
+    let lies = view_of(&World { amiss, ..World::default() });
     assert_eq!(lies.devices[1].blocked.as_deref(), Some("who runs there is not as he was known"));
     let amiss = Amiss { strained: [(place, DecisionId(1))].into(), ..Amiss::default() };
-    let slowed = view_of(World { amiss, ..World::default() });
+    let slowed = view_of(&World { amiss, ..World::default() });
     assert_eq!(slowed.devices[1].blocked.as_deref(), Some("a promise is being broken there"));
     let (node, job_id) = (NodeName::new("n1"), SlurmJobId::plain(4711));
     let holds = Violation::WholeGpuInPool { node: node.clone(), job_id };
-    let stopped = view_of(World { stopped: [(node, holds)].into(), ..World::default() });
+    let stopped = view_of(&World { stopped: [(node, holds)].into(), ..World::default() });
     assert_eq!(stopped.nodes[0].blocked.as_deref(), Some("P-4 does not hold here; operators see more"));
-    let died = view_of(World { fault: Some(FaultKind::MpsDied), ..World::default() });
+    let died = view_of(&World { fault: Some(FaultKind::MpsDied), ..World::default() });
     assert_eq!(died.devices[1].blocked.as_deref(), Some("its MPS daemon died"));
 }
 
@@ -229,7 +233,7 @@ fn the_order_of_service_is_priority_then_age() {
         submitted_at: at(submitted),
         ..job(JobState::Pending)
     };
-    let view = view_of(World {
+    let view = view_of(&World {
         jobs: vec![waiting(1, 5, 30), waiting(2, 9, 40), waiting(3, 5, 20)],
         ..World::default()
     });
@@ -242,7 +246,7 @@ fn what_keeps_a_job_from_starting_is_named() {
     let held = |change: fn(&mut Job)| {
         let mut waiting = job(JobState::Pending);
         change(&mut waiting);
-        view_of(World { jobs: vec![waiting], ..World::default() }).waiting[0].held.clone()
+        view_of(&World { jobs: vec![waiting], ..World::default() }).waiting[0].held.clone()
     };
     assert_eq!(held(|_| {}), None);
     assert!(held(|job| job.has_dependency = true).is_some());
@@ -253,7 +257,7 @@ fn what_keeps_a_job_from_starting_is_named() {
     };
     assert!(held(own_begin).is_some());
     let cooling = [(SlurmJobId::plain(7), at(NOW + 5))].into();
-    let view = view_of(World { jobs: vec![job(JobState::Pending)], cooling, ..World::default() });
+    let view = view_of(&World { jobs: vec![job(JobState::Pending)], cooling, ..World::default() });
     assert!(view.waiting[0].held.is_some());
 }
 
@@ -265,21 +269,9 @@ fn an_array_is_let_through_up_to_its_throttle() {
         ..job(state)
     };
     let jobs = vec![task(1, JobState::Running), task(2, JobState::Pending), task(3, JobState::Pending)];
-    let view = view_of(World { jobs, ..World::default() });
+    let view = view_of(&World { jobs, ..World::default() });
     let held: Vec<bool> = view.waiting.iter().map(|job| job.held.is_some()).collect();
     assert_eq!(held, [false, true]);
-}
-
-#[test]
-fn a_job_that_was_undone_claims_a_whole_device_and_does_not_wait_for_a_plan() {
-    let undone = Job {
-        eligible_at: Some(at(NOW - 1)),
-        mark: Ok(Some(Mark { alone: true, ..Mark::default() })),
-        ..job(JobState::Pending)
-    };
-    let view = view_of(World { jobs: vec![undone], ..World::default() });
-    assert_eq!(view.waiting, []);
-    assert_eq!(view.alone_claims.len(), 1);
 }
 
 #[test]
@@ -299,14 +291,14 @@ fn drain(gres_type: Option<&str>) -> Drain {
 #[test]
 fn what_is_drained_takes_nobody_new_and_says_by_whom() {
     let why = Some("drained by alice: fan noise");
-    let device = view_of(World { drains: vec![drain(Some("g1"))], ..World::default() });
+    let device = view_of(&World { drains: vec![drain(Some("g1"))], ..World::default() });
     let blocked: Vec<_> = device.devices.iter().map(|device| device.blocked.as_deref()).collect();
     assert_eq!((blocked, device.nodes[0].blocked.as_deref()), (vec![None, why], None));
-    let node = view_of(World { drains: vec![drain(None)], ..World::default() });
+    let node = view_of(&World { drains: vec![drain(None)], ..World::default() });
     assert_eq!(node.nodes[0].blocked.as_deref(), why);
     assert!(node.devices.iter().all(|device| device.blocked.as_deref() == why));
     let faulty = World { drains: vec![drain(Some("g1"))], fault: Some(FaultKind::Gone), ..World::default() };
-    assert_eq!(view_of(faulty).devices[1].blocked.as_deref(), why, "the operator's word goes before");
+    assert_eq!(view_of(&faulty).devices[1].blocked.as_deref(), why, "the operator's word goes before");
 }
 
 /// As it was tried: a user's many jobs that nobody can join, by each of the ways to ask for that. They come first, and two of
@@ -331,7 +323,7 @@ fn whoever_asks_for_devices_for_himself_in_whatever_way_comes_last_beyond_his_bu
     let order = |mark_of: &dyn Fn(u32) -> Mark| {
         let mut jobs: Vec<Job> = (1..=4).map(|number| of(number, 1001, mark_of(number))).collect();
         jobs.push(of(5, 1000, named("w")));
-        let view = view_of(World { jobs, profiles: known.to_vec(), ..World::default() });
+        let view = view_of(&World { jobs, profiles: known.to_vec(), ..World::default() });
         view.waiting.iter().map(|job| job.start.job_id.id).collect::<Vec<_>>()
     };
     let orders = [
@@ -368,7 +360,7 @@ fn a_first_run_stands_in_the_view_as_far_as_it_was_seen_and_with_what_its_user_d
         first_runs,
         ..World::default()
     };
-    let first = |world| view_of(world).devices[1].tenants[0].first_run.clone();
+    let first = |world: World| view_of(&world).devices[1].tenants[0].first_run.clone();
     let so_far = first(world([(plan.start, seen)].into(), Vec::new())).expect("it is a first run");
     assert!((so_far.measured_seconds - 310.0).abs() < 1e-9);
     assert_eq!(so_far.memory_bytes_declared, Some(2 << 30));
@@ -389,7 +381,7 @@ fn a_known_host_is_no_first_run() {
     let mut host = member(MemberState::Running);
     host.plan.memory_bytes = Some(GIB);
     let decisions = vec![decision(&host)];
-    let view = view_of(World { jobs: vec![running()], used: 40, decisions, ..World::default() });
+    let view = view_of(&World { jobs: vec![running()], used: 40, decisions, ..World::default() });
     assert_eq!(view.devices[1].tenants[0].first_run, None);
 }
 
@@ -398,7 +390,7 @@ fn a_wall_is_what_the_mark_says_and_whose_mark_cannot_be_read_has_one() {
     let tenant = |mark| {
         let decisions = vec![decision(&member(MemberState::Running))];
         let jobs = vec![Job { mark, ..running() }];
-        view_of(World { jobs, used: 40, decisions, ..World::default() }).devices[1].tenants[0].isolation
+        view_of(&World { jobs, used: 40, decisions, ..World::default() }).devices[1].tenants[0].isolation
     };
     assert_eq!(tenant(Ok(Some(Mark::default()))), Isolation::Shared);
     assert_eq!(tenant(Ok(Some(Mark { isolation: Isolation::Hard, ..Mark::default() }))), Isolation::Hard);
@@ -407,7 +399,7 @@ fn a_wall_is_what_the_mark_says_and_whose_mark_cannot_be_read_has_one() {
         mark: Ok(Some(Mark { isolation: Isolation::Hard, ..Mark::default() })),
         ..job(JobState::Pending)
     };
-    let view = view_of(World { jobs: vec![waits], ..World::default() });
+    let view = view_of(&World { jobs: vec![waits], ..World::default() });
     assert_eq!(view.waiting[0].isolation, Isolation::Hard);
 }
 
@@ -422,7 +414,7 @@ fn a_device_is_cut_as_its_agent_says() {
         let mut own = agent(true);
         own.devices[1].geometry.clone_from(&geometry);
         own.conditions = [(GresType::new("g1"), condition)].into();
-        let view = view_beside(World::default(), own);
+        let view = view_beside(&World::default(), own);
         let [plain, cut] = [&view.devices[0], &view.devices[1]];
         assert_eq!((&plain.geometry, plain.is_shape_held, &cut.geometry), (&None, false, &geometry));
         assert_eq!((cut.is_shape_held, &cut.instances_empty), (true, &instances_empty));
@@ -443,7 +435,7 @@ fn who_would_be_started_again_with_more_memory_may_run_out() {
     let start = job(JobState::Pending).start();
     let may = |job: Job, steadfast: &[JobStart]| {
         let steadfast = steadfast.iter().copied().collect();
-        view_of(World { jobs: vec![job], steadfast, ..World::default() }).waiting[0].may_run_out
+        view_of(&World { jobs: vec![job], steadfast, ..World::default() }).waiting[0].may_run_out
     };
     assert!(may(with(&|_| {}), &[]));
     assert!(!may(with(&|mark| mark.restart = RestartConsent::No), &[]), "nobody asked for it");
@@ -460,7 +452,7 @@ fn a_guest_is_one_that_goes_until_it_was_asked_and_did_not() {
         }
         let room_asked = asked.map(|ago| (own.start(), at(NOW - ago))).into_iter().collect();
         let decisions = vec![decision(&member(MemberState::Running))];
-        let view = view_of(World { jobs: vec![own], decisions, room_asked, ..World::default() });
+        let view = view_of(&World { jobs: vec![own], decisions, room_asked, ..World::default() });
         let tenant = view.devices.iter().flat_map(|device| &device.tenants).next().unwrap().clone();
         tenant.guest.map(|guest| guest.is_leaving)
     };
@@ -480,7 +472,7 @@ fn a_guest_is_promised_nothing_unless_its_user_asked() {
         if let Ok(Some(mark)) = &mut own.mark {
             (mark.slowdown_ratio_max, mark.as_guest) = (slowdown_ratio_max, as_guest);
         }
-        let waiting = &view_of(World { jobs: vec![own], ..World::default() }).waiting[0];
+        let waiting = &view_of(&World { jobs: vec![own], ..World::default() }).waiting[0];
         (waiting.slowdown_ratio_max.value(), waiting.as_guest)
     };
     assert_eq!(promise(None, true), (10.0, true));
@@ -497,7 +489,7 @@ fn what_the_watch_sees_is_told_also_where_nothing_is_tried() {
     let speeds = two.map(|(_, member)| (member.plan.start, 0.5)).into();
     let seen = Watched::of(&two, &speeds, at(NOW)).unwrap();
     let watched = [(seen.combination(), seen)].into();
-    let trials = view_of(World { watched, ..World::default() }).trials;
+    let trials = view_of(&World { watched, ..World::default() }).trials;
     assert_eq!(trials.watched.len(), 1);
     assert_eq!(trials.watched[0].speed_fractions, Some([0.5, 0.5]));
     assert!(trials.verdicts.is_empty() && trials.records.is_empty());

@@ -139,6 +139,7 @@ fn device(truth: &Truth, at: u32, tenants: Vec<Tenant>) -> DeviceView {
         geometry: None,
         is_shape_held: false,
         instances_empty: Vec::new(),
+        alone_until: None,
         links: BTreeMap::new(),
     }
 }

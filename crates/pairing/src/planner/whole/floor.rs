@@ -25,6 +25,8 @@ pub(super) struct Floor<'v> {
     rooms: Vec<Room<'v>>,
     names: Names<'v>,
     windows: Vec<Window>,
+    /// Where jobs that Slurm starts by itself will use CPUs and memory.
+    claimed: Vec<(&'v NodeName, Demand)>,
     /// For how many jobs devices are set apart, or a node is kept.
     apart_count: usize,
     device_count: usize,
@@ -38,14 +40,19 @@ pub(super) struct Window {
     pub(super) until: UnixTime,
 }
 
+/// CPUs, and memory in MiB, of one node.
+pub(super) type Demand = (u32, u64);
+
 /// What becomes of devices after the walk, by their places in the view.
-pub(super) struct Closed {
+pub(super) struct Closed<'v> {
     /// Why each takes nobody else now.
     pub(super) why: Vec<Option<&'static str>>,
     /// What is set apart for those who end in time.
     pub(super) windows: Vec<Window>,
     /// For whom each is set apart or kept.
     pub(super) apart: BTreeMap<SlurmJobId, Vec<usize>>,
+    /// What jobs that Slurm starts by itself will use of nodes.
+    pub(super) claimed: Vec<(&'v NodeName, Demand)>,
 }
 
 /// What a job that gets whole devices finds at its turn.
@@ -70,7 +77,8 @@ impl<'v> Floor<'v> {
         for room in &mut rooms {
             room.ways = Ways::between(&room.devices());
         }
-        Self { now, rooms, names, windows: Vec::new(), apart_count: 0, device_count: view.devices.len() }
+        let device_count = view.devices.len();
+        Self { now, rooms, names, windows: Vec::new(), claimed: Vec::new(), apart_count: 0, device_count }
     }
 
     /// Jobs that Slurm starts by itself: those that can run in fewer places first, and one of one device where the planner of those
@@ -106,20 +114,30 @@ impl<'v> Floor<'v> {
     fn take_named<'c>(&mut self, claim: &'c AloneClaim) -> Option<(&'c WaitingJob, Vec<usize>)> {
         let now = self.now;
         let allowed = self.rooms.iter().enumerate().filter(|(_, room)| is_allowed(claim, &room.node.name));
-        let found = allowed.filter_map(|(at, room)| {
-            let spots = room.fallback(claim.gres_types.as_ref())?;
-            Some((room.free_at(&spots)?, at, spots))
-        });
-        let found = soonest(found, usize::from(claim.node_count));
-        let is_free = found.as_ref().is_some_and(|(free_at, _)| *free_at <= now);
+        // Of nodes that have them equally soon Slurm starts it where there are CPUs for it.
+        let mut found: Vec<(bool, Due)> = allowed
+            .filter_map(|(at, room)| {
+                let spots = room.fallback(claim.gres_types.as_ref())?;
+                let due = (room.free_at(&spots)?, at, spots);
+                Some((!room.meets(claim.cpus, claim.memory_mib), due))
+            })
+            .collect();
+        found.sort_by_key(|(lacks_cpus, _)| *lacks_cpus);
+        let count = usize::from(claim.node_count);
+        let can_start = |(lacks_cpus, due): &&(bool, Due)| !lacks_cpus && due.0 <= now;
+        let is_free = found.iter().filter(can_start).count() >= count;
+        let found = soonest(found.into_iter().map(|(_, due)| due), count);
         if let Some(job) = claim.waits.as_deref().filter(|_| !is_free)
             && let Found::Devices(places) = self.take_on_several(job)
         {
             return Some((job, places));
         }
         let (free_at, dues) = found?;
-        if is_free {
+        if free_at <= now {
             for (_, room, spots) in dues {
+                let (node, demand) = (&self.rooms[room].node.name, (claim.cpus, claim.memory_mib));
+                self.rooms[room].charge(demand.0, demand.1);
+                self.claimed.push((node, demand));
                 self.give(room, &spots, now + FAR);
             }
         } else {
@@ -141,7 +159,7 @@ impl<'v> Floor<'v> {
         });
         let Some((_, _, room, spot)) = best.min() else { return };
         let room = &mut self.rooms[room];
-        room.charge(job);
+        room.charge(job.cpus, job.memory_mib);
         let spot = &mut room.spots[spot];
         match spot.apart_until {
             None => (spot.use_, spot.free_at) = (Use::Seated, end.unwrap_or(self.now + FAR)),
@@ -181,7 +199,7 @@ impl<'v> Floor<'v> {
             wait = nearer(wait, why);
         }
         let Some((_, _, room, spots)) = best else { return Found::None(wait) };
-        self.rooms[room].charge(job);
+        self.rooms[room].charge(job.cpus, job.memory_mib);
         Found::Devices(self.give(room, &spots, end.unwrap_or(self.now + FAR)))
     }
 
@@ -267,7 +285,7 @@ impl<'v> Floor<'v> {
     }
 
     /// Which devices take no job that may share. Whoever was seated before keeps his seat.
-    pub(super) fn closed(self) -> Closed {
+    pub(super) fn closed(self) -> Closed<'v> {
         let mut apart: BTreeMap<SlurmJobId, Vec<usize>> = BTreeMap::new();
         let mut closed = vec![None; self.device_count];
         for room in &self.rooms {
@@ -292,7 +310,7 @@ impl<'v> Floor<'v> {
         for window in &windows {
             apart.entry(window.job_id).or_default().extend(&window.places);
         }
-        Closed { why: closed, windows, apart }
+        Closed { why: closed, windows, apart, claimed: self.claimed }
     }
 }
 

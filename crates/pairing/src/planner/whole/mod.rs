@@ -27,7 +27,7 @@ mod words;
 use crate::plan::{Explanation, LetGo, Member, Pairing, Plan, Reason, Role, SetApart};
 use crate::policy::Policy;
 use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, WaitingJob};
-use floor::{Closed, Floor, Found, Window};
+use floor::{Closed, Demand, Floor, Found, Window};
 use near::Ways;
 use pillion_core::share::Sharing;
 use pillion_core::{GresType, GresTypes, JobStart, NodeName, Shards, SlurmJobId, UnixTime};
@@ -109,7 +109,7 @@ fn starts(pairings: &[Pairing]) -> BTreeSet<SlurmJobId> {
 }
 
 /// What was settled of jobs that get whole devices.
-struct Settled {
+struct Settled<'v> {
     pairings: Vec<Pairing>,
     left: Vec<Explanation>,
     windows: Vec<Window>,
@@ -119,13 +119,18 @@ struct Settled {
     closed: Vec<Option<&'static str>>,
     /// For whom devices are set apart, by their places in the view.
     apart: BTreeMap<SlurmJobId, Vec<usize>>,
+    /// What of nodes will be used by jobs that Slurm starts by itself, or that are let go once more: they are not in the queue.
+    claimed: Vec<(&'v NodeName, Demand)>,
 }
 
-fn settle(view: &ClusterView, model: &str) -> Settled {
+fn settle<'v>(view: &'v ClusterView, model: &str) -> Settled<'v> {
     let model: Arc<str> = Arc::from(model);
     let mut floor = Floor::new(view);
     let (mut pairings, mut left, mut let_go) = (Vec::new(), Vec::new(), Vec::new());
+    let mut claimed = Vec::new();
     for (job, places) in floor.take_claims(&view.alone_claims) {
+        let nodes: BTreeSet<&NodeName> = places.iter().map(|place| &view.devices[*place].node).collect();
+        claimed.extend(nodes.into_iter().map(|node| (node, (job.cpus, job.memory_mib))));
         let_go.push(turn(job, view, &places));
     }
     for job in &view.waiting {
@@ -149,8 +154,9 @@ fn settle(view: &ClusterView, model: &str) -> Settled {
             }
         }
     }
-    let Closed { why: closed, windows, apart } = floor.closed();
-    Settled { pairings, left, windows, let_go, closed, apart }
+    let Closed { why: closed, windows, apart, claimed: kept } = floor.closed();
+    claimed.extend(kept);
+    Settled { pairings, left, windows, let_go, closed, apart, claimed }
 }
 
 const fn reason(wait: Wait) -> Reason {
@@ -221,7 +227,7 @@ fn ends_at(job: &WaitingJob, now: UnixTime) -> Option<UnixTime> {
     job.time_limit_seconds.map(|seconds| now + Duration::from_secs(seconds))
 }
 
-impl Settled {
+impl Settled<'_> {
     /// The snapshot for jobs that may share: without what the others were given, and what is set apart for them.
     fn rest(&self, view: &ClusterView) -> ClusterView {
         let waiting = view.waiting.iter().filter(|job| !job.has_whole_devices()).cloned().collect();
@@ -229,7 +235,7 @@ impl Settled {
         let closed = |place: usize| self.closed[place];
         let rest =
             ClusterView { alone_claims: alone_claims.cloned().collect(), ..with(view, waiting, closed) };
-        charged(rest, view, self.uses())
+        charged(self.less_claimed(rest), view, self.uses())
     }
 
     /// The snapshot of what is set apart: for jobs that end in time and are not among those that start elsewhere (`starting`).
@@ -248,7 +254,16 @@ impl Settled {
         }
         let closed = |place: usize| (!window.places.contains(&place)).then_some(words::ELSEWHERE);
         let inside = with(view, waiting, closed);
-        Some(charged(inside, view, self.uses().chain(uses_of(starting))))
+        Some(charged(self.less_claimed(inside), view, self.uses().chain(uses_of(starting))))
+    }
+
+    fn less_claimed(&self, mut left: ClusterView) -> ClusterView {
+        for (name, demand) in &self.claimed {
+            if let Some(node) = left.nodes.iter_mut().find(|node| node.name == **name) {
+                charge(node, *demand);
+            }
+        }
+        left
     }
 
     /// Who starts on which nodes.
@@ -300,9 +315,13 @@ fn charged<'p>(
         left.nodes.iter_mut().map(|node| (node.name.clone(), node)).collect();
     for (name, start) in uses {
         if let (Some(node), Some(job)) = (nodes.get_mut(name), jobs.get(&start)) {
-            node.cpus_free = node.cpus_free.saturating_sub(job.cpus);
-            node.memory_mib_free = node.memory_mib_free.saturating_sub(job.memory_mib);
+            charge(node, (job.cpus, job.memory_mib));
         }
     }
     left
+}
+
+const fn charge(node: &mut NodeView, (cpus, memory_mib): Demand) {
+    node.cpus_free = node.cpus_free.saturating_sub(cpus);
+    node.memory_mib_free = node.memory_mib_free.saturating_sub(memory_mib);
 }

@@ -252,6 +252,7 @@ fn as_one(devices: &[&DeviceView], gres_types: &GresTypes, policy: &Policy) -> O
         geometry: None,
         is_shape_held: false,
         instances_empty: Vec::new(),
+        alone_until: None,
         links: BTreeMap::new(),
     })
 }
@@ -274,6 +275,8 @@ fn elsewhere(job_id: SlurmJobId) -> AloneClaim {
         required_nodes: vec![NodeName::new("")],
         gres_types: None,
         node_count: 1,
+        cpus: 0,
+        memory_mib: 0,
         waits: None,
     }
 }

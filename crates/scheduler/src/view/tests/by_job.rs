@@ -11,7 +11,8 @@ fn what_the_site_says_of_a_job_goes_by_what_slurm_says_of_it() {
     let waiting = |id: u32| Job { id: SlurmJobId::plain(id), ..job(JobState::Pending) };
     let jobs = vec![of(running()), of(waiting(2)), waiting(3)];
     let runs = decision(&member(MemberState::Running));
-    let view = view_of(World { settings, jobs, used: 40, decisions: vec![runs.clone()], ..World::default() });
+    let view =
+        view_of(&World { settings, jobs, used: 40, decisions: vec![runs.clone()], ..World::default() });
     let free = view.devices[1].tenants[0].rules.unwrap();
     assert_eq!((free.from_override, free.users), (Some(1), pillion_pairing::UserPolicy::Any));
     let said = |id: u32| {
@@ -19,7 +20,7 @@ fn what_the_site_says_of_a_job_goes_by_what_slurm_says_of_it() {
         (job.rules.unwrap().from_override, job.slowdown_ratio_max.value())
     };
     assert_eq!((said(2), said(3)), ((Some(1), 3.0), (None, 1.25)));
-    let view = view_of(World {
+    let view = view_of(&World {
         jobs: vec![running(), waiting(2)],
         used: 40,
         decisions: vec![runs],

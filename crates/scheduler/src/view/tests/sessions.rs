@@ -9,7 +9,7 @@ fn seen(workload: WorkloadKey, is_idle: bool) -> Option<bool> {
     host.plan.workload = workload;
     let idle_sessions = is_idle.then_some(host.plan.start).into_iter().collect();
     let jobs = vec![leased(job(JobState::Running), NOW - 100)];
-    let view = view_of(World { jobs, decisions: vec![decision(&host)], idle_sessions, ..World::default() });
+    let view = view_of(&World { jobs, decisions: vec![decision(&host)], idle_sessions, ..World::default() });
     let tenant = view.devices.iter().flat_map(|device| &device.tenants).next().unwrap().clone();
     tenant.session.map(|session| session.is_idle)
 }
@@ -27,6 +27,6 @@ fn the_word_in_its_mark_makes_the_key() {
     if let Ok(Some(mark)) = &mut own.mark {
         mark.session = true;
     }
-    let view = view_of(World { jobs: vec![own], ..World::default() });
+    let view = view_of(&World { jobs: vec![own], ..World::default() });
     assert_eq!(view.waiting[0].workload, of_session("alice", "w"));
 }

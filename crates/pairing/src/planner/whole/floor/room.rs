@@ -78,12 +78,16 @@ impl<'v> Room<'v> {
     }
 
     pub(super) fn has_cpus(&self, job: &WaitingJob) -> bool {
-        self.kept_for.is_none() && self.cpus_free >= job.cpus && self.memory_mib_free >= job.memory_mib
+        self.kept_for.is_none() && self.meets(job.cpus, job.memory_mib)
     }
 
-    pub(super) fn charge(&mut self, job: &WaitingJob) {
-        self.cpus_free = self.cpus_free.saturating_sub(job.cpus);
-        self.memory_mib_free = self.memory_mib_free.saturating_sub(job.memory_mib);
+    pub(super) const fn meets(&self, cpus: u32, memory_mib: u64) -> bool {
+        self.cpus_free >= cpus && self.memory_mib_free >= memory_mib
+    }
+
+    pub(super) const fn charge(&mut self, cpus: u32, memory_mib: u64) {
+        self.cpus_free = self.cpus_free.saturating_sub(cpus);
+        self.memory_mib_free = self.memory_mib_free.saturating_sub(memory_mib);
     }
 
     pub(super) fn free_count(&self) -> usize {
@@ -169,9 +173,10 @@ pub(super) fn soonest(found: impl Iterator<Item = Due>, room_count: usize) -> Op
     Some((all, found))
 }
 
-/// When the last of those ends who are on a device. One that nobody of ours is on is held by somebody whom only Slurm knows.
+/// When the last of those ends who are on a device, tenants or whom Slurm started there by itself.
 pub(super) fn end_of_tenants(device: &DeviceView, now: UnixTime) -> UnixTime {
-    let last = latest(device.tenants.iter().map(|tenant| tenant.time_limit_at.unwrap_or(now + FAR)));
+    let tenants = device.tenants.iter().map(|tenant| tenant.time_limit_at.unwrap_or(now + FAR));
+    let last = latest(tenants.chain(device.alone_until));
     // Whoever should have ended does any moment.
     last.map_or(now + FAR, |last| if last > now { last } else { now })
 }

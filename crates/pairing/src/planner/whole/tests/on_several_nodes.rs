@@ -2,9 +2,10 @@
 
 use super::{four, held, on, places, planned, waits, wide};
 use crate::plan::{LetGo, Plan, Reason};
-use crate::testing::{claim, device, job, view};
+use crate::testing::{NOW, claim, device, job, view};
 use crate::view::{AloneClaim, DeviceView, WaitingJob};
 use pillion_core::device::Mechanism::Mps;
+use pillion_core::{NodeName, UnixTime};
 use proptest::prelude::*;
 
 /// So many devices of each of so many nodes; Slurm starts it on the first ones.
@@ -147,6 +148,62 @@ fn devices_on_several_nodes_are_set_apart_until_the_last_is_free() {
     let gres_types = on_nodes(1, 2, 4).fallback;
     view.alone_claims = vec![AloneClaim { gres_types, node_count: 2, ..claim(900) }];
     assert!(places(&planned(&view)).is_empty());
+}
+
+#[test]
+fn what_is_set_apart_is_lent_until_those_end_whom_slurm_started_by_itself() {
+    // Of the two that a wide job waits for one is free, and on the other somebody runs of whom there is no decision.
+    let by = |alone_seconds: Option<u64>, seconds| {
+        let alone_until = alone_seconds.map(|seconds| UnixTime::from_epoch(NOW + seconds));
+        let devices = vec![
+            on("n1", device("g0", Mps)),
+            DeviceView { shards_free: 0, alone_until, ..on("n1", device("g1", Mps)) },
+        ];
+        let limited = WaitingJob { time_limit_seconds: Some(seconds), ..job(2, "heavy") };
+        places(&planned(&view(devices, vec![wide(1, 2), limited])))
+    };
+    assert_eq!((by(Some(300), 200), by(Some(300), 201)), (vec!["2 n1:g0".to_owned()], Vec::new()));
+    assert_eq!(by(None, 20000), ["2 n1:g0"], "nobody knows when it ends");
+}
+
+#[test]
+fn one_that_was_let_go_is_kept_what_it_can_start_on() {
+    let kept = |claim: AloneClaim, full: &[usize]| {
+        let mut view = view(["n1", "n2", "n3"].map(four).concat(), vec![wide(2, 4), wide(3, 4), wide(4, 4)]);
+        for place in full {
+            view.nodes[*place].cpus_free = 7;
+        }
+        view.alone_claims = vec![claim];
+        let plan = planned(&view);
+        let mut nodes: Vec<String> = plan.pairings.iter().map(|own| own.node.to_string()).collect();
+        nodes.sort();
+        (nodes.join(","), let_go(&plan))
+    };
+    let all = || "g0,g1,g2,g3".parse().ok();
+    let claim = || AloneClaim { gres_types: all(), node_count: 2, cpus: 8, ..claim(900) };
+    assert_eq!(kept(claim(), &[]).0, "n3");
+    assert_eq!(kept(claim(), &[0]).0, "n1", "where it lacks CPUs others start");
+    assert_eq!(kept(claim(), &[0, 1]).0, "n2", "it will start where it is looked for first");
+    let nodes = ["n2", "n3"].map(NodeName::new).to_vec();
+    assert_eq!(kept(AloneClaim { required_nodes: nodes, ..claim() }, &[]).0, "n1");
+    // What these nodes lack keeps it from starting, so that after a while it is let go where there is all of it.
+    let waits = Some(Box::new(WaitingJob { cpus: 8, ..on_nodes(900, 2, 4) }));
+    let nodes = ["n1", "n2"].map(NodeName::new).to_vec();
+    let moved = kept(AloneClaim { required_nodes: nodes, waits, ..claim() }, &[0]);
+    assert_eq!(moved, ("n1".to_owned(), vec!["900 g0,g1,g2,g3".to_owned()]));
+}
+
+#[test]
+fn nobody_gets_the_cpus_of_one_that_slurm_is_about_to_start() {
+    let started = |claimed: AloneClaim| {
+        let mut view = view(four("n1"), vec![WaitingJob { cpus: 33, ..job(2, "heavy") }]);
+        view.alone_claims = vec![claimed];
+        places(&planned(&view)).len()
+    };
+    let with = |cpus| AloneClaim { cpus, ..claim(900) };
+    assert_eq!((started(with(31)), started(with(32))), (1, 0));
+    let on_two = |cpus| AloneClaim { gres_types: "g0,g1".parse().ok(), ..with(cpus) };
+    assert_eq!((started(on_two(31)), started(on_two(32))), (1, 0));
 }
 
 proptest! {
