@@ -158,13 +158,19 @@ pub struct ModelVersion {
     pub reason: String,
 }
 
+/// So many observations of one combination (the same workloads under the same caps, on one model of device by one mechanism) are read at
+/// most, the newest; as many again of those that did not fit. A mean of sixteen is as exact as a measurement gets, and whoever runs one
+/// pair a thousand times pushes nobody else's out.
+pub const OBSERVATIONS_OF_COMBINATION_MAX: u32 = 16;
+
 /// What sharings taught.
 #[async_trait]
 pub trait Observations: Send + Sync {
     /// Adds what one tenant found out to the observation of the sharing. `Ok(false)`: it was known already. It moves to the
     /// end of the order of changes.
     async fn record_observation(&self, new: &NewObservation, at: UnixTime) -> Result<bool, StoreError>;
-    /// Observations that changed after number `after`, oldest first; where there are more than `limit`, the newest.
+    /// Observations that changed after number `after`, oldest first: of each combination the newest
+    /// [`OBSERVATIONS_OF_COMBINATION_MAX`], and where there are more than `limit`, of all the newest.
     async fn observations(&self, after: u64, limit: u32) -> Result<Vec<StoredObservation>, StoreError>;
 }
 

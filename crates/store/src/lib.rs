@@ -50,8 +50,8 @@ pub use faults::{Faults, Judgement, Requeue, RequeueCause, RequeueOutcome};
 pub use history::History;
 pub use jobs::{JobRecord, Jobs};
 pub use learning::{
-    MODEL_BODIES_KEPT, ModelScore, ModelState, ModelVersion, Models, NewModel, NewObservation, Observations,
-    Score, SharingTenant, StoredObservation,
+    MODEL_BODIES_KEPT, ModelScore, ModelState, ModelVersion, Models, NewModel, NewObservation,
+    OBSERVATIONS_OF_COMBINATION_MAX, Observations, Score, SharingTenant, StoredObservation,
 };
 pub use lesson::Lesson;
 pub use names::{NAMESAKES_MAX, Names, Naming};

@@ -209,9 +209,12 @@ async fn take_name(conn: &mut PgConnection, record: &NameRecord) -> Result<u64, 
 
 async fn take_observation(conn: &mut PgConnection, record: &ObservationRecord) -> Result<u64, TxError> {
     let starts: Vec<String> = record.tenants.iter().map(|tenant| tenant.start.to_string()).collect();
+    let workloads: Vec<String> = record.tenants.iter().map(|tenant| tenant.workload.to_string()).collect();
+    let caps: Vec<Option<f64>> = record.tenants.iter().map(|tenant| tenant.cap_fraction).collect();
     let inserted = sqlx::query_scalar!(
-        "insert into observation (starts, group_id, device_model, mechanism, ccs_mode, power_watts, fits, recorded_at)
-        values ($1, $2, $3, $4, $5, $6, $7, $8)
+        "insert into observation (starts, group_id, device_model, mechanism, ccs_mode, power_watts, fits, recorded_at,
+            combination)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, observation_combination($3, $4, $5, $9, $10))
         on conflict on constraint observation_starts_key do nothing returning observation_id",
         &starts,
         NO_GROUP,
@@ -221,6 +224,8 @@ async fn take_observation(conn: &mut PgConnection, record: &ObservationRecord) -
         record.power_watts,
         record.fits,
         timestamp(record.recorded_at),
+        &workloads,
+        &caps as &[Option<f64>],
     );
     let Some(id) = inserted.fetch_optional(&mut *conn).await? else { return Ok(0) };
     for (position, tenant) in (0_i16..).zip(&record.tenants) {

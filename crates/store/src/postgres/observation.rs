@@ -5,7 +5,7 @@ use super::convert::{Place, Timestamp, bigint, integer_limit, timestamp, unix_ti
 use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use crate::{NewObservation, Observations, StoreError, StoredObservation};
+use crate::{NewObservation, OBSERVATIONS_OF_COMBINATION_MAX, Observations, StoreError, StoredObservation};
 use async_trait::async_trait;
 use pillion_core::share::Sharing;
 use pillion_core::units::SPEED_FRACTIONS;
@@ -90,9 +90,12 @@ pub(super) async fn record(
     at: UnixTime,
 ) -> Result<bool, TxError> {
     let starts: Vec<String> = new.tenants.iter().map(|tenant| tenant.start.to_string()).collect();
+    let workloads: Vec<String> = new.tenants.iter().map(|tenant| tenant.workload.to_string()).collect();
+    let caps: Vec<Option<f64>> =
+        new.tenants.iter().map(|tenant| tenant.sharing.cap().map(f64::from)).collect();
     let inserted = sqlx::query_scalar!(
-        "insert into observation (starts, group_id, device_model, mechanism, ccs_mode, fits, recorded_at)
-        values ($1, $2, $3, $4, $5, true, $6)
+        "insert into observation (starts, group_id, device_model, mechanism, ccs_mode, fits, recorded_at, combination)
+        values ($1, $2, $3, $4, $5, true, $6, observation_combination($3, $4, $5, $7, $8))
         on conflict on constraint observation_starts_key do nothing returning observation_id",
         &starts,
         bigint(new.group.0),
@@ -100,6 +103,8 @@ pub(super) async fn record(
         new.sharing().mechanism().as_str(),
         new.sharing().ccs_mode().map(i16::from),
         timestamp(at),
+        &workloads,
+        &caps as &[Option<f64>],
     )
     .fetch_optional(&mut *conn)
     .await?;
@@ -161,7 +166,7 @@ async fn insert_tenants(conn: &mut PgConnection, id: i64, new: &NewObservation) 
     Ok(())
 }
 
-/// Those that changed after a number, oldest first; the newest where there are too many.
+/// Those that changed after a number, oldest first; the newest where there are too many, of a combination and of all.
 pub(super) async fn list(
     conn: &mut PgConnection,
     after: u64,
@@ -175,12 +180,21 @@ pub(super) async fn list(
             array_agg(speed_fraction order by position) as "speed_fractions!: Vec<Option<f64>>",
             array_agg(speed_fraction_deviation order by position) as "speed_fraction_deviations!: Vec<Option<f64>>",
             array_agg(is_self_reported order by position) as "are_self_reported!"
-        from (select * from observation where change_number > $1 order by change_number desc limit $2) as newest
+        from (
+            select observation.* from observation join (
+                select observation_id, combination is null or $3 >= row_number() over (
+                    partition by combination, fits order by change_number desc
+                ) as is_read
+                from observation where change_number > $1
+            ) as ranked using (observation_id)
+            where is_read order by change_number desc limit $2
+        ) as newest
         join observed_tenant using (observation_id)
         group by change_number, starts, device_model, mechanism, ccs_mode, power_watts, fits, recorded_at
         order by change_number"#,
         bigint(after),
         integer_limit(limit),
+        i64::from(OBSERVATIONS_OF_COMBINATION_MAX),
     )
     .fetch_all(conn)
     .await?;

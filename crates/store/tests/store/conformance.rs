@@ -17,10 +17,11 @@ use crate::fixtures::{
     member, pair, plain, start, step,
 };
 use crate::learning::{
-    bodies_of_old_models_are_not_kept, observations_come_in_the_order_of_changes,
-    one_model_is_active_and_all_are_kept, one_of_two_candidates_is_promoted,
-    starts_of_array_tasks_are_told_apart, tenants_tell_of_one_sharing_one_after_the_other,
-    the_power_of_a_device_is_that_of_its_samples, what_a_sharing_does_not_tell_stays_unknown,
+    a_pair_that_runs_again_and_again_leaves_others_theirs, bodies_of_old_models_are_not_kept,
+    observations_come_in_the_order_of_changes, one_model_is_active_and_all_are_kept,
+    one_of_two_candidates_is_promoted, starts_of_array_tasks_are_told_apart,
+    tenants_tell_of_one_sharing_one_after_the_other, the_power_of_a_device_is_that_of_its_samples,
+    what_a_sharing_does_not_tell_stays_unknown,
 };
 use crate::mig::{a_tenant_without_its_instance_cannot_be_read, each_tenant_has_its_own_instance};
 use crate::names::{
@@ -114,6 +115,7 @@ suite! {
     tenants_tell_of_one_sharing_one_after_the_other,
     what_a_sharing_does_not_tell_stays_unknown,
     observations_come_in_the_order_of_changes,
+    a_pair_that_runs_again_and_again_leaves_others_theirs,
     starts_of_array_tasks_are_told_apart,
     one_model_is_active_and_all_are_kept,
     one_of_two_candidates_is_promoted,

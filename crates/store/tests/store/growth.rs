@@ -38,8 +38,8 @@ const FILLED: [(&str, &str); 6] = [
     ),
     (
         "observation",
-        "insert into observation (starts, group_id, device_model, mechanism, power_watts, fits, recorded_at)
-        select array[n || '.0', n + 5000 || '.0'], n, 'h200', 'mps', 412.5 + n, true, now() from ",
+        "insert into observation (starts, group_id, device_model, mechanism, power_watts, fits, recorded_at, combination)
+        select array[n || '.0', n + 5000 || '.0'], n, 'h200', 'mps', 412.5 + n, true, now(), observation_combination('h200', 'mps', null, array[n::text], array[0.4]) from ",
     ),
     (
         "observed_tenant",

@@ -8,7 +8,8 @@ use pillion_core::share::Sharing;
 use pillion_core::{GresType, JobStart, NodeName, WorkloadKey};
 use pillion_pairing::{Observation, ObservedTenant};
 use pillion_store::{
-    MODEL_BODIES_KEPT, ModelScore, ModelState, NewModel, NewObservation, Score, SharingTenant, Store,
+    MODEL_BODIES_KEPT, ModelScore, ModelState, NewModel, NewObservation, OBSERVATIONS_OF_COMBINATION_MAX,
+    Score, SharingTenant, Store,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -94,6 +95,35 @@ pub(crate) async fn observations_come_in_the_order_of_changes(store: Arc<dyn Sto
     assert_eq!(firsts(horizon, 0).await, [30]);
     assert!(store.record_observation(&told(10, 11, 0.9), at(40)).await.expect("recorded"));
     assert_eq!(firsts(horizon, 0).await, [30, 10], "a change moves it to the end");
+}
+
+pub(crate) async fn a_pair_that_runs_again_and_again_leaves_others_theirs(store: Arc<dyn Store>) {
+    let most = OBSERVATIONS_OF_COMBINATION_MAX;
+    let pair = |id: u32, workloads: [&str; 2]| {
+        let tenants = [(id, workloads[0]), (id + 1, workloads[1])]
+            .map(|(id, workload)| SharingTenant { workload: WorkloadKey::new(workload), ..tenant(id) });
+        NewObservation { tenants: tenants.into(), own: start(id), ..told(id, id, 0.8) }
+    };
+    let record = async |new: NewObservation, seconds| {
+        assert!(store.record_observation(&new, at(seconds)).await.expect("recorded"));
+    };
+    record(pair(10, ["alice/a", "bob/b"]), 10).await;
+    record(NewObservation { fits: false, ..pair(20, ["alice/x", "alice/y"]) }, 20).await;
+    for count in 0..most + 3 {
+        // Whoever of both came first, it is one pair.
+        let workloads = if count % 2 == 0 { ["alice/x", "alice/y"] } else { ["alice/y", "alice/x"] };
+        record(pair(100 + 2 * count, workloads), 100 + count).await;
+    }
+    record(NewObservation { device_model: "a100".to_owned(), ..pair(30, ["alice/x", "alice/y"]) }, 900).await;
+    let firsts = async |after| -> Vec<u32> {
+        let found = store.observations(after, 0).await.expect("read");
+        found.iter().map(|one| one.starts[0].job_id.id).collect()
+    };
+    let newest = (3..most + 3).map(|count| 100 + 2 * count);
+    let expected: Vec<u32> = [10, 20].into_iter().chain(newest).chain([30]).collect();
+    assert_eq!(firsts(0).await, expected, "what did not fit stays, and so does the pair of others");
+    let third = store.observations(0, 3).await.expect("read")[0].number;
+    assert_eq!(firsts(third).await.len(), 2, "who asks for what is new is told of it");
 }
 
 fn model(state: ModelState, seconds: u32) -> NewModel {

@@ -3,8 +3,8 @@
 use pillion_core::{JobStart, UnixTime};
 use pillion_pairing::{Observation, ObservedTenant};
 use pillion_store::{
-    LIST_LIMIT_DEFAULT, MODEL_BODIES_KEPT, ModelState, ModelVersion, NewModel, NewObservation, StoreError,
-    StoredObservation,
+    LIST_LIMIT_DEFAULT, MODEL_BODIES_KEPT, ModelState, ModelVersion, NewModel, NewObservation,
+    OBSERVATIONS_OF_COMBINATION_MAX, StoreError, StoredObservation,
 };
 use std::collections::BTreeMap;
 
@@ -60,6 +60,7 @@ impl Learning {
         let changed = self.sharings.values().map(|sharing| &sharing.stored);
         let mut found: Vec<StoredObservation> = changed.filter(|one| one.number > after).cloned().collect();
         found.sort_by_key(|one| one.number);
+        keep_newest_of_each(&mut found);
         let surplus = found.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
         found.drain(..surplus);
         found
@@ -134,4 +135,29 @@ fn unobserved(new: &NewObservation, at: UnixTime) -> Sharing {
         },
         deviations: vec![None; new.tenants.len()],
     }
+}
+
+/// Of each combination, and apart of it where it did not fit, the newest.
+fn keep_newest_of_each(found: &mut Vec<StoredObservation>) {
+    let combination = |one: &StoredObservation| {
+        let mut tenants: Vec<String> = one
+            .observation
+            .tenants
+            .iter()
+            .map(|own| format!("{:?} {:?}", own.workload, own.sharing))
+            .collect();
+        tenants.sort();
+        (one.observation.device_model.clone(), tenants, one.observation.fits)
+    };
+    let mut counts: BTreeMap<_, u32> = BTreeMap::new();
+    let mut is_kept: Vec<bool> = found
+        .iter()
+        .rev()
+        .map(|one| {
+            let count = counts.entry(combination(one)).or_default();
+            *count += 1;
+            *count <= OBSERVATIONS_OF_COMBINATION_MAX
+        })
+        .collect();
+    found.retain(|_| is_kept.pop().unwrap_or(true));
 }
