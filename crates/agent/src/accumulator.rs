@@ -4,6 +4,10 @@
 //! if it was seen at both ends and nobody else at any; it *shares* if anybody else was seen at either end. What a device
 //! says of an interval counts for a start's profile only where it was alone.
 //!
+//! **An exporter says what was.** It collects when it likes, every 30 s as a rule, and repeats itself until then. So its values count for
+//! a profile only where the same ones have been on the device for all of the time that they are means of: of the first minute of a job they
+//! tell what was there before it, and after a neighbour has gone what both did.
+//!
 //! **Energy.** The meter is the device's. An interval's energy goes to those who were seen in it, in proportion to their
 //! activity while alone (compute units active, from their own run) where that is known of all of them, else in equal
 //! parts; if nobody was seen, in equal parts to the starts that hold the device. A process of nobody we know bears its
@@ -84,9 +88,10 @@ impl Mean {
 struct Means(BTreeMap<Metric, Mean>);
 
 impl Means {
-    fn add(&mut self, reading: &Reading, seconds: f64) {
+    /// `alone_seconds`: for how long it has been alone by the end of this interval.
+    fn add(&mut self, reading: &Reading, seconds: f64, alone_seconds: f64) {
         for (metric, Measured { value, source }) in reading.metrics.iter() {
-            if metric.mean_word().is_some() {
+            if metric.mean_word().is_some() && reading.reach_seconds(source) <= alone_seconds {
                 self.0.entry(metric).or_default().add(metric, value, source, seconds);
             }
         }
@@ -196,6 +201,9 @@ impl Run {
 struct Before {
     at: UnixTime,
     present: BTreeSet<Option<JobStart>>,
+    /// The first sample in a row at which they were, and nobody else. An older agent did not write it down: since ever.
+    #[serde(default)]
+    since: UnixTime,
 }
 
 /// One source's energy counter.
@@ -263,7 +271,10 @@ impl DeviceRuns {
             }
         }
         self.add_energy(&present, sample.reading);
-        match self.before.take().map(|before| (sample.at.seconds_since(before.at), before)) {
+        let before = self.before.take();
+        let stays = before.as_ref().filter(|before| before.present == present);
+        let since = stays.map_or(sample.at, |before| before.since);
+        match before.map(|before| (sample.at.seconds_since(before.at), before)) {
             Some((seconds, before)) if seconds <= seconds_max => {
                 self.add_interval(&before, &present, sample, seconds);
             }
@@ -273,7 +284,7 @@ impl DeviceRuns {
                 }
             }
         }
-        self.before = Some(Before { at: sample.at, present });
+        self.before = Some(Before { at: sample.at, present, since });
     }
 
     fn add_interval(
@@ -303,7 +314,7 @@ impl DeviceRuns {
                 run.shared_device_seconds = run.shared_device_seconds.map(|sum| sum + part);
                 run.neighbours.extend(beside.into_iter().flatten());
             } else if throughout {
-                run.activity.add(sample.reading, seconds);
+                run.activity.add(sample.reading, seconds, sample.at.seconds_since(before.since));
                 run.solo_sample_count += 1;
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::ids::{DeviceUuid, GresType, SlurmJobId};
 use crate::link::Link;
-use crate::metric::{Measured, Metric, Metrics, Throttle};
+use crate::metric::{Measured, Metric, MetricSource, Metrics, Throttle};
 use crate::mig::Geometry;
 use crate::text::quoted;
 use serde::{Deserialize, Serialize};
@@ -230,9 +230,22 @@ pub struct Reading {
     pub metrics: Metrics,
     /// What holds the clock down now; empty if nothing does.
     throttles: Option<BTreeSet<Throttle>>,
+    /// Of sources whose values are of a time of their own: how long ago it began.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    reach_seconds: BTreeMap<MetricSource, f64>,
 }
 
 impl Reading {
+    /// For how many seconds back the values of a source are means. 0 for one that is asked at each sample: not before the one before.
+    pub fn reach_seconds(&self, source: Option<MetricSource>) -> f64 {
+        source.and_then(|source| self.reach_seconds.get(&source)).copied().unwrap_or(0.0)
+    }
+
+    /// Says that the values of a source are of a time that began so long ago: an exporter collects when it likes, and repeats itself.
+    pub fn set_reach(&mut self, source: MetricSource, seconds: f64) {
+        self.reach_seconds.insert(source, seconds);
+    }
+
     /// What holds the clock down now; empty if nothing does, absent if that is not known.
     pub const fn throttles(&self) -> Option<&BTreeSet<Throttle>> {
         self.throttles.as_ref()
@@ -253,12 +266,15 @@ impl Reading {
         if self.throttles.is_none() {
             self.throttles.clone_from(&from.throttles);
         }
+        for (source, seconds) in &from.reach_seconds {
+            self.reach_seconds.entry(*source).or_insert(*seconds);
+        }
     }
 }
 
 impl<M: Into<Metrics>> From<M> for Reading {
     fn from(metrics: M) -> Self {
-        Self { metrics: metrics.into(), throttles: None }
+        Self { metrics: metrics.into(), ..Self::default() }
     }
 }
 

@@ -31,6 +31,8 @@ struct History {
     seen: Option<Seen>,
     /// When a page first said this.
     since: Instant,
+    /// When one first said what was before: since then the exporter has measured. None: nobody knows since when.
+    since_before: Option<Instant>,
     /// Of what is counted, since the page before this one.
     rates: BTreeMap<Metric, f64>,
     given: BTreeSet<Metric>,
@@ -39,7 +41,8 @@ struct History {
 
 impl History {
     fn new(since: Instant) -> Self {
-        Self { seen: None, since, rates: BTreeMap::new(), given: BTreeSet::new(), lost: BTreeSet::new() }
+        let (given, lost) = (BTreeSet::new(), BTreeSet::new());
+        Self { seen: None, since, since_before: None, rates: BTreeMap::new(), given, lost }
     }
 
     fn take(&mut self, seen: Option<Seen>, now: Instant) {
@@ -50,8 +53,15 @@ impl History {
             (Some(before), Some(after)) => rates(before, after, now.saturating_duration_since(self.since)),
             _ => BTreeMap::new(),
         };
+        self.since_before = self.seen.is_some().then_some(self.since);
         self.seen = seen;
         self.since = now;
+    }
+
+    /// For how long back the values are means that hold now. `keep_for`: what was said first may be as old as that.
+    fn reach(&self, now: Instant, keep_for: Duration) -> Duration {
+        let begun = self.since_before.map(|since| now.saturating_duration_since(since));
+        begun.unwrap_or_else(|| now.saturating_duration_since(self.since) + keep_for)
     }
 }
 
@@ -106,7 +116,8 @@ impl Histories {
         for (uuid, history) in &mut self.devices {
             let age = now.saturating_duration_since(history.since);
             let seen = history.seen.as_ref().filter(|_| age <= self.keep_for);
-            let reading = seen.map(|seen| seen.reading(&history.rates, self.source)).unwrap_or_default();
+            let mut reading = seen.map(|seen| seen.reading(&history.rates, self.source)).unwrap_or_default();
+            reading.set_reach(self.source, history.reach(now, self.keep_for).as_secs_f64());
             let why = match &history.seen {
                 None => "the exporter does not mention the device any more".to_owned(),
                 Some(_) if age > self.keep_for => {

@@ -186,3 +186,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_value_is_of_the_time_since_the_page_before() {
+    let (t0, mut all) = (start(), histories());
+    let mut reach = |second: u32, watts: f64| {
+        let now = t0 + second * SECOND;
+        all.take(page(&[(Metric::PowerWatts, watts)], &[], None), now);
+        all.readings(now)[&device()].reach_seconds(Some(MetricSource::DcgmExporter))
+    };
+    // What it said first may be of any time.
+    assert_eq!((reach(0, 40.0), reach(29, 40.0)), (90.0, 119.0));
+    assert_eq!((reach(30, 90.0), reach(45, 90.0)), (30.0, 45.0));
+    assert_eq!((reach(60, 91.0), reach(61, 92.0)), (30.0, 1.0));
+}
