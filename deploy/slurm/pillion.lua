@@ -201,7 +201,7 @@ local function parse_pool(line)
     memory_mib = tonumber(memory),
     features = split(features, ","),
     gpu_types = split(types, ","),
-    some_types = nil, -- those of gpu_types that not all of its GPUs bear; nil as for `open`
+    some_types = nil, -- those of gpu_types that not all of its GPUs bear; nil where that is not known
     shapes = {}, -- the devices of its nodes, each list once
     waiting = nil, -- how many jobs wait there; nil where a job that does not ask for co-location is refused
     shares = false, -- whether a job that says nothing counts as one that asks for co-location
@@ -848,7 +848,7 @@ local function admit_plain(job, part_list, names, pool, beat, now)
   local why = why_not_plain(job, gpu, size, pool, part_list[pool.partition] or {}, #names)
   if why then return false, why end
   local begin = job.begin_time or 0
-  -- A scheduler of an earlier release does not tell whether all are of the model, but keeps to it.
+  -- Where nobody says whether all are of the model, the planner keeps to it, and Slurm would not.
   local is_in_turn = pool.waiting > 0 or (gpu.kind and not pool.some_types)
   if is_in_turn and not why_idle(beat, now) then begin = math.max(begin, now + beat.bound) end
   why = send(job, pool, gpu, size, nil, nil, begin)

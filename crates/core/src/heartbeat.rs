@@ -73,8 +73,9 @@ pub struct PoolAbility {
     pub features: Vec<String>,
     /// GPU type names that users may ask for here (`gpu:a100:1`); Slurm's own types of the pool are `g0`, `g1`, ..
     pub gpu_types: Vec<String>,
-    /// Those of them that not all of its GPUs bear. Slurm knows no models here, so that it would start who asks for one on any.
-    pub gpu_types_of_some: Vec<String>,
+    /// Those of them that not all of its GPUs bear. Slurm knows no models here, so that it would start who asks for one on any. `None`: all
+    /// that are known bear them, and not all are known.
+    pub gpu_types_of_some: Option<Vec<String>>,
     /// The devices that its nodes have, each list once, that of most nodes first: where a job of several GPUs can lie.
     pub shapes: Vec<GresTypes>,
     /// Jobs that did not ask for co-location are let in, with whole GPUs, and so many jobs wait that could run as soon as GPUs are
@@ -124,8 +125,10 @@ impl Heartbeat {
                 pool.features.join(","),
                 pool.gpu_types.join(",")
             );
-            let of_some = pool.gpu_types_of_some.join(",");
-            let _ = writeln!(text, "{}", format!("models={} {of_some}", pool.partition).trim_end());
+            if let Some(of_some) = &pool.gpu_types_of_some {
+                let models = format!("models={} {}", pool.partition, of_some.join(","));
+                let _ = writeln!(text, "{}", models.trim_end());
+            }
             for shape in &pool.shapes {
                 let _ = writeln!(text, "shape={} {shape}", pool.partition);
             }
@@ -153,7 +156,7 @@ mod tests {
             memory_mib: 515_000,
             features: vec!["a100".into(), "nvlink".into()],
             gpu_types: vec!["a100".into()],
-            gpu_types_of_some: vec!["a100".into()],
+            gpu_types_of_some: Some(vec!["a100".into()]),
             shapes: vec!["g0,g1".parse().unwrap()],
             plain_behind: Some(2),
             shares_by_default: true,

@@ -71,9 +71,7 @@ fn ability<'a>(
     let nodes: Vec<&Node> =
         scan.nodes.iter().filter(|node| node.partitions.iter().any(|name| name == partition)).collect();
     let features: BTreeSet<String> = nodes.iter().flat_map(|node| node.features.iter().cloned()).collect();
-    let devices = nodes.iter().filter_map(|node| agents.get(&node.name)).flat_map(|agent| &agent.devices);
-    let models: BTreeSet<&str> = devices.map(|device| device.model.as_str()).collect();
-    let (gpu_types, gpu_types_of_some) = gpu_types(&models, &settings.gpu_types);
+    let (gpu_types, gpu_types_of_some) = gpu_types(&nodes, agents, &settings.gpu_types);
     PoolAbility {
         partition: partition.to_owned(),
         cpus: nodes.iter().map(|node| node.cpus).max().unwrap_or(0),
@@ -88,17 +86,30 @@ fn ability<'a>(
     }
 }
 
-/// The names by which users may ask for these models, and those of the names that not all of these bear.
-fn gpu_types(models: &BTreeSet<&str>, given: &BTreeMap<String, Vec<String>>) -> (Vec<String>, Vec<String>) {
+/// The names by which users may ask for the GPUs of these nodes, and those of the names that not all of them bear. After a start of
+/// ours agents come one after the other: while one is missed, that all bear the same is not said.
+fn gpu_types(
+    nodes: &[&Node],
+    agents: &BTreeMap<NodeName, AgentState>,
+    given: &BTreeMap<String, Vec<String>>,
+) -> (Vec<String>, Option<Vec<String>>) {
+    let (mut models, mut is_one_missed) = (BTreeSet::new(), false);
+    for node in nodes {
+        let devices = agents.get(&node.name).map(|agent| agent.devices.as_slice()).unwrap_or_default();
+        models.extend(devices.iter().map(|device| device.model.as_str()));
+        is_one_missed |= devices.is_empty() && node.availability == NodeAvailability::Up;
+    }
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for model in models {
+    for model in &models {
         let names: BTreeSet<String> = gpu_type_names(model, given).into_iter().collect();
         for name in names {
             *counts.entry(name).or_default() += 1;
         }
     }
     let of_some = counts.iter().filter(|(_, count)| **count < models.len());
-    (counts.keys().cloned().collect(), of_some.map(|(name, _)| name.clone()).collect())
+    let of_some: Vec<String> = of_some.map(|(name, _)| name.clone()).collect();
+    let is_known = !is_one_missed || !of_some.is_empty();
+    (counts.into_keys().collect(), is_known.then_some(of_some))
 }
 
 /// How many of these devices are on nodes of a partition that are up.
@@ -211,13 +222,25 @@ mod tests {
                     (model.to_owned(), names.iter().map(|name| (*name).to_owned()).collect())
                 })
                 .into();
-        let told = |models: &[&str]| {
-            let (all, some) = gpu_types(&models.iter().copied().collect(), &given);
-            (all.join(" "), some.join(" "))
+        let told = |models: &[Option<&str>]| {
+            let names: Vec<NodeName> = (0..models.len()).map(|at| NodeName::new(format!("n{at}"))).collect();
+            let with = |name: &NodeName| Node { name: name.clone(), ..node(NodeAvailability::Up) };
+            let nodes: Vec<Node> = names.iter().map(with).collect();
+            let agent = |model: &str| {
+                let model = model.to_owned();
+                testing::agent(vec![DeviceDescription { model, ..pillion_test_kit::device(0) }])
+            };
+            let agents =
+                names.into_iter().zip(models).filter_map(|(name, model)| Some((name, agent((*model)?))));
+            let (all, some) = gpu_types(&nodes.iter().collect::<Vec<_>>(), &agents.collect(), &given);
+            (all.join(" "), some.map(|some| some.join(" ")))
         };
-        assert_eq!(told(&["NVIDIA H100"]), ("NVIDIA H100 h100 hopper".to_owned(), String::new()));
-        assert_eq!(told(&["NVIDIA H100", "NVIDIA H200"]).1, "NVIDIA H100 NVIDIA H200 h100 h200");
-        assert_eq!(told(&[]), (String::new(), String::new()));
+        let (h100, h200) = (Some("NVIDIA H100"), Some("NVIDIA H200"));
+        assert_eq!(told(&[h100, h100]), ("NVIDIA H100 h100 hopper".to_owned(), Some(String::new())));
+        let of_some = Some("NVIDIA H100 NVIDIA H200 h100 h200".to_owned());
+        assert_eq!((told(&[h100, h200]).1, told(&[h100, None, h200]).1), (of_some.clone(), of_some));
+        assert_eq!((told(&[h100, None]).1, told(&[None]).1), (None, None), "the other may be of any");
+        assert_eq!(told(&[]), (String::new(), Some(String::new())));
     }
 
     #[test]

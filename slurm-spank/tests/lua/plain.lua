@@ -93,7 +93,7 @@ S.test("a model of GPU is asked for where all are of it", function()
   assert_refused("several", "has GPUs of several models, and Slurm keeps no job to one of them by --gres: write -C a100 instead", typed)
   S.beat(0, "active", (string.gsub(S.POOL, "features=%S+", "features=")), S.SHAPE, "models=shared a100", "plain=shared waiting=0")
   assert_refused("no feature", "by --gres: leave the model out", typed)
-  -- A scheduler that does not tell: Slurm would start it on any, so it waits for a decision.
+  -- Where that is not told, Slurm would start it on any: it waits for a decision.
   admits(0)
   _, values = submit(typed)
   assert(values.begin_time > os.time())
