@@ -189,6 +189,43 @@ fn one_users_jobs_do_not_decide_what_is_expected_of_anybody_elses() {
     assert!(bounded.speed_fraction > unbounded.speed_fraction + 0.03, "{bounded:?} beside {unbounded:?}");
 }
 
+/// By how much what is expected of two of carol's may be off, whom nobody has seen, where so many jobs of mallory's say of themselves now
+/// this and now that, and everybody else's are measured.
+fn reach_beside_a_liar(job_count: usize) -> f64 {
+    let names = |owner: &str, count: usize| -> Vec<String> {
+        (0..count).map(|number| format!("{owner}/{number}")).collect()
+    };
+    let (mallory, others) = (names("mallory", job_count), [names("alice", 6), names("bob", 6)].concat());
+    let all = [names("carol", 2), others.clone(), mallory.clone()].concat();
+    let profiles: Vec<_> = all.iter().enumerate().map(|(at, name)| profiles_like(name.clone(), at)).collect();
+    let mut observations = Vec::new();
+    for (at, name) in others.iter().enumerate() {
+        observations.extend(others[at + 1..].iter().map(|other| observed(name, other, [0.85, 0.85])));
+    }
+    for (at, name) in mallory.iter().enumerate() {
+        for (place, other) in mallory.iter().enumerate().skip(at + 1) {
+            let lie = if (at * 7 + place * 3).is_multiple_of(2) { 0.2 } else { 1.0 };
+            let mut lies = observed(name, other, [lie, lie]);
+            lies.tenants.iter_mut().for_each(|tenant| tenant.is_self_reported = true);
+            observations.push(lies);
+        }
+    }
+    let book = ProfileBook::from(profiles);
+    let owners = Owners::InKeys;
+    let model = train(&book, &observations, &TrainOptions { owners, ..TrainOptions::default() });
+    let carol = ["carol/0", "carol/1"].map(|name| book.get(&WorkloadKey::new(name), "v100").unwrap());
+    let tenants = carol.map(|profile| TenantInput { profile, sharing: FREE });
+    let said = model.predict(&tenants, DEVICE).unwrap().remove(0);
+    said.speed_fraction - said.speed_fraction_low
+}
+
+#[test]
+fn one_users_counters_do_not_decide_how_exact_everybody_elses_are() {
+    // It was 0.37 beside ten of them, and 0.95 beside sixty.
+    let reach = [0, 10, 60].map(reach_beside_a_liar);
+    assert!(reach[1..].iter().all(|one| (one / reach[0] - 1.0).abs() < 0.2), "{reach:?}");
+}
+
 #[test]
 fn what_did_not_fit_is_expected_not_to_fit() {
     let misfit = Observation { fits: false, ..observed("w0", "w2", [0.5, 0.5]) };

@@ -96,7 +96,7 @@ pub(super) fn train(profiles: &ProfileBook, observations: &[&Observation], owner
     let mut facts = facts(profiles, observations, &space, &mut names);
     bound_owners(&mut facts, &names.workloads, owners);
     let misfits = misfits(observations, &mut names);
-    let sampled = sampled(&facts, names.workloads.len());
+    let sampled = sampled(of_everybody(&facts, &names.workloads, owners), names.workloads.len());
     let (rows, columns, _) = rows(&sampled);
     let variances = Evidence::of(rows.iter(), &columns.layout).variances(ITERATIONS);
     let calibration = calibrated(&sampled, &rows, &columns.layout, &variances);
@@ -173,26 +173,45 @@ fn facts(
 /// One user's workloads teach of all no more than everybody else's do (docs/principles.md#learning), or than a few: the
 /// oldest beyond that teach of themselves only.
 fn bound_owners(facts: &mut [Fact], workloads: &[WorkloadKey], owners: Owners) {
+    let owned = facts.iter().map(|fact| owner(fact, workloads, owners).filter(|_| fact.is_shared));
+    let is_surplus = beyond_share(&owned.collect::<Vec<_>>());
+    for (fact, is_surplus) in facts.iter_mut().zip(is_surplus) {
+        fact.is_shared &= !is_surplus;
+    }
+}
+
+/// The facts that say how exact measurements and estimates are: those that teach of all. Where there are hardly any, because programs
+/// count their own steps and nothing else is measured, what jobs say of themselves as well, of one user no more than of all others.
+fn of_everybody(facts: &[Fact], workloads: &[WorkloadKey], owners: Owners) -> Vec<Fact> {
+    let shared: Vec<Fact> = facts.iter().filter(|fact| fact.is_shared).cloned().collect();
+    if shared.len() >= OWNER_FACTS_MIN {
+        return shared;
+    }
+    let owned: Vec<Option<&str>> = facts.iter().map(|fact| owner(fact, workloads, owners)).collect();
+    let is_beyond = beyond_share(&owned);
+    facts.iter().zip(is_beyond).filter(|(_, is_beyond)| !is_beyond).map(|(fact, _)| fact.clone()).collect()
+}
+
+/// Of facts by whose they are, the oldest first, those that one has more than all others together, or than a few.
+fn beyond_share(owned: &[Option<&str>]) -> Vec<bool> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for owner in facts.iter().filter_map(|fact| owner(fact, workloads, owners)) {
+    for owner in owned.iter().flatten() {
         *counts.entry(owner).or_default() += 1;
     }
     let all: usize = counts.values().sum();
     for count in counts.values_mut() {
         *count = count.saturating_sub((all - *count).max(OWNER_FACTS_MIN));
     }
-    for fact in facts {
-        let surplus = owner(fact, workloads, owners).and_then(|owner| counts.get_mut(owner));
-        if let Some(surplus) = surplus.filter(|surplus| **surplus > 0) {
-            *surplus -= 1;
-            fact.is_shared = false;
-        }
-    }
+    let is_beyond = owned.iter().map(|owner| {
+        let surplus = owner.and_then(|owner| counts.get_mut(owner)).filter(|surplus| **surplus > 0);
+        surplus.map(|surplus| *surplus -= 1).is_some()
+    });
+    is_beyond.collect()
 }
 
-/// Whose a fact is that teaches of all; `None` where it does not, or where nobody's is told apart.
+/// Whose a fact is; `None` where nobody's is told apart.
 fn owner<'k>(fact: &Fact, workloads: &'k [WorkloadKey], owners: Owners) -> Option<&'k str> {
-    let (workload, ..) = fact.actors.first().filter(|_| fact.is_shared)?;
+    let (workload, ..) = fact.actors.first()?;
     owners.of(&workloads[*workload as usize])
 }
 
@@ -296,12 +315,12 @@ impl Mean {
 
 /// The facts among some of the workloads, where there are many: those that were seen beside the most others, each with these others,
 /// because only facts whose workloads are all among them tell anything.
-fn sampled(facts: &[Fact], workload_count: usize) -> Vec<Fact> {
+fn sampled(mut facts: Vec<Fact>, workload_count: usize) -> Vec<Fact> {
     if workload_count <= SAMPLED_WORKLOADS_MAX {
-        return facts.to_vec();
+        return facts;
     }
     let mut partners: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-    for fact in facts {
+    for fact in &facts {
         for (workload, _, _) in &fact.actors {
             partners.entry(*workload).or_default().extend(fact.actors.iter().map(|(other, _, _)| *other));
         }
@@ -315,8 +334,8 @@ fn sampled(facts: &[Fact], workload_count: usize) -> Vec<Fact> {
         }
         taken.insert(*one);
     }
-    let are_taken = |fact: &&Fact| fact.actors.iter().all(|(workload, _, _)| taken.contains(workload));
-    facts.iter().filter(are_taken).cloned().collect()
+    facts.retain(|fact| fact.actors.iter().all(|(workload, _, _)| taken.contains(workload)));
+    facts
 }
 
 fn calibrated(facts: &[Fact], rows: &[Row], layout: &Layout, variances: &Variances) -> Calibration {
@@ -424,7 +443,7 @@ mod tests {
     fn of_however_many_workloads_enough_is_learnt_from() {
         for count in [79, 81, 161, 321, 400, 2_000] {
             let facts = facts_of(count);
-            let taken = sampled(&facts, count);
+            let taken = sampled(facts.clone(), count);
             assert!(taken.len() >= 80, "{count} workloads: {} of {} facts", taken.len(), facts.len());
             assert!(taken.len() <= SAMPLED_WORKLOADS_MAX * SAMPLED_WORKLOADS_MAX);
             let (rows, columns, _) = rows(&taken);
