@@ -222,7 +222,14 @@ fn released(
         JobState::Other(_) => Next::Wait,
         JobState::Pending => match mark_of(job) {
             None => gone("it left management".to_owned()),
-            Some(mark) if mark.lease_epoch.is_none() => gone("the release was taken back".to_owned()),
+            Some(mark) if mark.lease_epoch.is_none() => {
+                // Put back by `pillion rescue`, say: before its release it was not.
+                if mark.alone || is_release_over(member, around) {
+                    gone("the release was taken back".to_owned())
+                } else {
+                    Next::Wait
+                }
+            }
             // It lost its last seconds, as a controller that is killed does. Pinned to where the job runs already, it would
             // be started there a second time, which the node takes for an error of its own.
             Some(_) if around.launched_at.is_some_and(|at| at < around.scan.at) => {
@@ -231,6 +238,16 @@ fn released(
             Some(_) => undo_reason(decision, member, job, around, timeouts).map_or(Next::Wait, Next::Undo),
         },
     }
+}
+
+/// Whether the call that released it is over by this scan, so that a job without a lease has none any more. Of a call of our own we know when
+/// it was answered; of one of another scheduler's, or of ours before we died, only when it began.
+fn is_release_over(member: &Member, around: Surroundings<'_>) -> bool {
+    let is_own = member.released_at.zip(around.tried_at).is_some_and(|(began, answered)| {
+        let seconds = answered.seconds() - began.seconds();
+        (0.0..CLOCK_STEP_SECONDS).contains(&seconds)
+    });
+    is_own || age(around, member.released_at) > CALL_SECONDS_MAX
 }
 
 fn undo_reason(
@@ -271,6 +288,9 @@ fn own_lease(member: &Member, job: &Job) -> Option<u64> {
         && job.restart_count == member.plan.start.restart_count;
     mark.lease_epoch.filter(|_| same_start)
 }
+
+/// A call of Slurm is given up after ten seconds, and is none any more a few later.
+const CALL_SECONDS_MAX: f64 = 15.0;
 
 /// A time further ahead than this can only come from a clock that was set back.
 const CLOCK_STEP_SECONDS: f64 = 60.0;

@@ -176,6 +176,23 @@ fn a_scan_from_during_the_release_says_nothing_about_it() {
 }
 
 #[test]
+fn who_did_not_release_it_himself_waits_until_the_release_must_be_over() {
+    // Another scheduler did, that leads, or one that died: how long its call took nobody knows here.
+    let seen = |released_at| {
+        let released = Member { released_at: Some(at(released_at)), ..member(MemberState::Released) };
+        step(&released, Some(job(JobState::Pending)))
+    };
+    assert_eq!((seen(NOW - 1), seen(NOW - 15)), (Next::Wait, Next::Wait));
+    assert!(matches!(seen(NOW - 16), Next::Drop { .. }));
+    // An earlier try of our own says nothing of it.
+    let released = Member { released_at: Some(at(NOW - 5)), ..member(MemberState::Released) };
+    let tried_before = step_with(&released, Some(job(JobState::Pending)), NodeAvailability::Up, |around| {
+        around.tried_at = Some(at(NOW - 9));
+    });
+    assert_eq!(tried_before, Next::Wait);
+}
+
+#[test]
 fn a_release_that_does_not_start_is_undone() {
     let released = |epoch| Member { released_at: Some(at(epoch)), ..member(MemberState::Released) };
     let pending = |epoch| Some(leased(job(JobState::Pending), epoch));
@@ -210,7 +227,8 @@ fn a_released_member_follows_what_slurm_says() {
     assert_eq!(step(&released, Some(over)), Next::Ended(at(NOW - 1)));
     let requeued = Job { restart_count: 1, ..leased(job(JobState::Pending), NOW - 2) };
     assert_eq!(step(&released, Some(requeued)), Next::Ended(at(NOW)));
-    assert!(matches!(step(&released, Some(job(JobState::Pending))), Next::Drop { .. }), "undone by rescue");
+    let rescued = Job { mark: Ok(Some(Mark { alone: true, ..Mark::default() })), ..job(JobState::Pending) };
+    assert!(matches!(step(&released, Some(rescued)), Next::Drop { .. }), "undone by rescue");
 }
 
 #[test]
