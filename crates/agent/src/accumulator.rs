@@ -272,7 +272,9 @@ impl DeviceRuns {
         }
         self.add_energy(&present, sample.reading);
         let before = self.before.take();
-        let stays = before.as_ref().filter(|before| before.present == present);
+        // Who was there while nobody looked is not known.
+        let is_gap = |before: &Before| sample.at.seconds_since(before.at) > seconds_max;
+        let stays = before.as_ref().filter(|before| before.present == present && !is_gap(before));
         let since = stays.map_or(sample.at, |before| before.since);
         match before.map(|before| (sample.at.seconds_since(before.at), before)) {
             Some((seconds, before)) if seconds <= seconds_max => {

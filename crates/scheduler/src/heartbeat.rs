@@ -87,7 +87,8 @@ fn ability<'a>(
 }
 
 /// The names by which users may ask for the GPUs of these nodes, and those of the names that not all of them bear. After a start of
-/// ours agents come one after the other: while one is missed, that all bear the same is not said.
+/// ours agents come one after the other, and that of a node that is down when it is up again: while one is missed, that all bear the same
+/// is not said.
 fn gpu_types(
     nodes: &[&Node],
     agents: &BTreeMap<NodeName, AgentState>,
@@ -97,7 +98,7 @@ fn gpu_types(
     for node in nodes {
         let devices = agents.get(&node.name).map(|agent| agent.devices.as_slice()).unwrap_or_default();
         models.extend(devices.iter().map(|device| device.model.as_str()));
-        is_one_missed |= devices.is_empty() && node.availability == NodeAvailability::Up;
+        is_one_missed |= devices.is_empty();
     }
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for model in &models {

@@ -117,6 +117,33 @@ fn what_an_exporter_says_of_the_time_before_a_job_is_not_the_jobs() {
 }
 
 #[test]
+fn nobody_was_alone_while_nobody_looked() {
+    let mut runs = DeviceRuns::default();
+    runs.begin(job(1), UnixTime::from_seconds(0.0));
+    let alone = [seen(1, 10)];
+    let mut sample = |second: u32, active: f64, reach: f64| {
+        let mut reading = Reading::default();
+        let source = MetricSource::DcgmExporter;
+        reading.metrics.put(Metric::SmActiveFraction, Measured { value: active, source: Some(source) });
+        reading.set_reach(source, reach);
+        let at = UnixTime::from_seconds(f64::from(second));
+        let progress = BTreeMap::new();
+        runs.observe(&Sample { at, reading: &reading, sightings: &alone, progress: &progress }, GAP_SECONDS);
+    };
+    for second in 1..=40 {
+        sample(second, 0.3, 2.0);
+    }
+    // The agent was away, and somebody else came and went.
+    for second in 340..=345 {
+        sample(second, 0.9, 90.0);
+    }
+    let summary = runs.end(job(1), UnixTime::from_seconds(346.0), &GresType::new("g1")).expect("it ran");
+    let active =
+        summary.solo_means.and_then(|means| means.0.get(Metric::SmActiveFraction)).expect("measured");
+    assert!((active - 0.3).abs() < 1e-9, "{active}");
+}
+
+#[test]
 fn alone_means_alone_at_both_ends() {
     let mut scene = Scene::new(&[1]);
     scene.sample(0.0, &[], &[]);

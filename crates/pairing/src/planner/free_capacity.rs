@@ -4,7 +4,8 @@
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{ClassIndex, DemandIndex, DeviceIndex, NodeClassIndex, NodeIndex, PlaceIndex};
 use crate::view::AloneClaim;
-use std::collections::BTreeMap;
+use pillion_core::NodeName;
+use std::collections::{BTreeMap, BTreeSet};
 use typed_index_collections::TiVec;
 
 /// See the module.
@@ -53,7 +54,8 @@ impl FreeCapacity {
     /// starts there when it has.
     fn take_claim(&mut self, context: &PlanContext<'_>, claim: &AloneClaim) -> bool {
         let demand = (claim.cpus, claim.memory_mib);
-        let may_run = |node| claim.required_nodes.is_empty() || claim.required_nodes.contains(node);
+        let nodes: BTreeSet<&NodeName> = claim.required_nodes.iter().collect();
+        let may_run = |node| nodes.is_empty() || nodes.contains(node);
         let free = || {
             let devices = context.devices.keys().rev();
             devices.filter(|device| self.free[*device] && may_run(&context.devices[*device].node))

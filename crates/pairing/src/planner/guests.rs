@@ -68,7 +68,7 @@ const fn lacks_devices(reason: Reason) -> bool {
 /// What somebody who waits needs.
 struct Need<'v> {
     job_id: SlurmJobId,
-    /// Absent: of a job that Slurm starts by itself it is known only where.
+    /// Absent: of a job that Slurm starts by itself, whose devices and nodes are known from its claim.
     job: Option<&'v WaitingJob>,
     required_nodes: &'v [NodeName],
     /// Devices that it must have; absent: any, and of several on several nodes the same ones of each.

@@ -73,8 +73,10 @@ fn can_run_on(job: &Job, scan: &Scan) -> Option<Vec<NodeName>> {
     let is_named = |name: &NodeName| job.required_nodes.is_empty() || job.required_nodes.contains(name);
     let nodes = scan.nodes.iter().filter(|node| is_named(&node.name) && suits(job, node));
     let nodes: Vec<NodeName> = nodes.map(|node| node.name.clone()).collect();
+    // Features of which only Slurm knows what they mean: its user wrote them afterwards.
+    let is_plain = !job.features.contains(['|', '[', '(', '*', '!']);
     match nodes.len() {
-        0 => None,
+        0 => (!is_plain).then(Vec::new),
         count if count == scan.nodes.len() => Some(Vec::new()),
         _ => Some(nodes),
     }

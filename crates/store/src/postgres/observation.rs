@@ -24,6 +24,9 @@ impl Observations for PgStore {
     }
 }
 
+/// Among so many of the newest those of each combination are counted: the table is never pruned, and a statement has eight seconds.
+const OBSERVATIONS_RANKED_MAX: i64 = 500_000;
+
 #[derive(Debug)]
 struct ObservationRow {
     change_number: i64,
@@ -39,6 +42,7 @@ struct ObservationRow {
     speed_fractions: Vec<Option<f64>>,
     speed_fraction_deviations: Vec<Option<f64>>,
     are_self_reported: Vec<bool>,
+    run_count: f64,
 }
 
 impl TryFrom<ObservationRow> for StoredObservation {
@@ -75,7 +79,7 @@ impl TryFrom<ObservationRow> for StoredObservation {
                 tenants,
                 power_watts: row.power_watts,
                 fits: row.fits,
-                run_count: 1.0,
+                run_count: row.run_count,
                 // The least certain of them stands for all.
                 speed_fraction_deviation: deviations.reduce(f64::max),
             },
@@ -179,22 +183,28 @@ pub(super) async fn list(
             array_agg(cap_fraction order by position) as "cap_fractions!: Vec<Option<f64>>",
             array_agg(speed_fraction order by position) as "speed_fractions!: Vec<Option<f64>>",
             array_agg(speed_fraction_deviation order by position) as "speed_fraction_deviations!: Vec<Option<f64>>",
-            array_agg(is_self_reported order by position) as "are_self_reported!"
+            array_agg(is_self_reported order by position) as "are_self_reported!", run_count as "run_count!"
         from (
-            select observation.* from observation join (
+            select observation.*, run_count from observation join (
                 select observation_id, combination is null or $3 >= row_number() over (
                     partition by combination, fits order by change_number desc
-                ) as is_read
-                from observation where change_number > $1
+                ) as is_read, case when combination is null then 1 else greatest(1, (
+                    count(*) over (partition by combination, fits)
+                )::double precision / $3) end as run_count
+                from (
+                    select observation_id, combination, fits, change_number from observation
+                    where change_number > $1 order by change_number desc limit $4
+                ) as recent
             ) as ranked using (observation_id)
             where is_read order by change_number desc limit $2
         ) as newest
         join observed_tenant using (observation_id)
-        group by change_number, starts, device_model, mechanism, ccs_mode, power_watts, fits, recorded_at
+        group by change_number, starts, device_model, mechanism, ccs_mode, power_watts, fits, recorded_at, run_count
         order by change_number"#,
         bigint(after),
         integer_limit(limit),
         i64::from(OBSERVATIONS_OF_COMBINATION_MAX),
+        OBSERVATIONS_RANKED_MAX,
     )
     .fetch_all(conn)
     .await?;

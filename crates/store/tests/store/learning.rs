@@ -122,6 +122,12 @@ pub(crate) async fn a_pair_that_runs_again_and_again_leaves_others_theirs(store:
     let newest = (3..most + 3).map(|count| 100 + 2 * count);
     let expected: Vec<u32> = [10, 20].into_iter().chain(newest).chain([30]).collect();
     assert_eq!(firsts(0).await, expected, "what did not fit stays, and so does the pair of others");
+    let all = store.observations(0, 0).await.expect("read");
+    let counts: Vec<f64> = all.iter().map(|one| one.observation.run_count).collect();
+    // Nineteen runs were as here, of which sixteen are read.
+    let expected: Vec<f64> =
+        expected.iter().map(|first| if *first >= 100 { 19.0 / 16.0 } else { 1.0 }).collect();
+    assert_eq!(counts, expected);
     let third = store.observations(0, 3).await.expect("read")[0].number;
     assert_eq!(firsts(third).await.len(), 2, "who asks for what is new is told of it");
 }

@@ -12,7 +12,7 @@ use crate::planner::admit::matches_device;
 use crate::view::{AloneClaim, ClusterView, WaitingJob};
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use room::{Due, FAR, Room, Spot, Use, soonest};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Of the time until devices that are set apart are all free, by time limits, the part in which those must end who are lent one of
@@ -25,8 +25,10 @@ pub(super) struct Floor<'v> {
     rooms: Vec<Room<'v>>,
     names: Names<'v>,
     windows: Vec<Window>,
-    /// Where jobs that Slurm starts by itself will use CPUs and memory.
+    /// Where jobs of several devices that Slurm starts by itself will use CPUs and memory.
     claimed: Vec<(&'v NodeName, Demand)>,
+    /// Where those of one will.
+    claimed_narrow: Vec<(&'v NodeName, Demand)>,
     /// For how many jobs devices are set apart, or a node is kept.
     apart_count: usize,
     device_count: usize,
@@ -51,8 +53,10 @@ pub(super) struct Closed<'v> {
     pub(super) windows: Vec<Window>,
     /// For whom each is set apart or kept.
     pub(super) apart: BTreeMap<SlurmJobId, Vec<usize>>,
-    /// What jobs that Slurm starts by itself will use of nodes.
+    /// What jobs of several devices that Slurm starts by itself will use of nodes.
     pub(super) claimed: Vec<(&'v NodeName, Demand)>,
+    /// What those of one will.
+    pub(super) claimed_narrow: Vec<(&'v NodeName, Demand)>,
 }
 
 /// What a job that gets whole devices finds at its turn.
@@ -78,11 +82,12 @@ impl<'v> Floor<'v> {
             room.ways = Ways::between(&room.devices());
         }
         let device_count = view.devices.len();
-        Self { now, rooms, names, windows: Vec::new(), claimed: Vec::new(), apart_count: 0, device_count }
+        let (claimed, claimed_narrow) = (Vec::new(), Vec::new());
+        Self { now, rooms, names, windows: Vec::new(), claimed, claimed_narrow, apart_count: 0, device_count }
     }
 
     /// Jobs that Slurm starts by itself: those that can run in fewer places first, and one of one device where the planner of those
-    /// takes it to be, from the end. A wide one that finds its devices held has them set apart.
+    /// takes it to be, from the end, first where there are CPUs for it. A wide one that finds its devices held has them set apart.
     /// Those on several nodes whose devices are gone are given others that are free; gives these jobs, each with its devices' places
     /// in the view.
     pub(super) fn take_claims<'c>(&mut self, claims: &'c [AloneClaim]) -> Vec<(&'c WaitingJob, Vec<usize>)> {
@@ -93,27 +98,43 @@ impl<'v> Floor<'v> {
             (claim.gres_types.is_none(), if node_count == 0 { usize::MAX } else { node_count })
         });
         for claim in claims {
+            let nodes: BTreeSet<&NodeName> = claim.required_nodes.iter().collect();
+            let is_allowed = |room: &Room<'_>| nodes.is_empty() || nodes.contains(&room.node.name);
+            let allowed: Vec<usize> =
+                (0..self.rooms.len()).filter(|at| is_allowed(&self.rooms[*at])).collect();
             if claim.is_of_several() {
-                moved.extend(self.take_named(claim));
+                moved.extend(self.take_named(claim, &allowed));
             } else {
-                self.take_any(claim);
+                self.take_any(claim, &allowed);
             }
         }
         moved
     }
 
-    fn take_any(&mut self, claim: &AloneClaim) {
-        let rooms = self.rooms.iter_mut().filter(|room| is_allowed(claim, &room.node.name));
-        let spots = rooms.flat_map(|room| room.spots.iter_mut());
-        let free = spots.filter(|spot| spot.use_ == Use::Free);
-        if let Some(last) = free.max_by_key(|spot| spot.place) {
-            (last.use_, last.free_at) = (Use::Seated, self.now + FAR);
+    fn take_any(&mut self, claim: &AloneClaim, allowed: &[usize]) {
+        let demand = (claim.cpus, claim.memory_mib);
+        let free = allowed.iter().flat_map(|at| {
+            let room = &self.rooms[*at];
+            let has_cpus = room.meets(demand.0, demand.1);
+            let spots = room.spots.iter().enumerate().filter(|(_, spot)| spot.use_ == Use::Free);
+            spots.map(move |(index, spot)| (has_cpus, spot.place, *at, index))
+        });
+        if let Some((_, _, at, index)) = free.max() {
+            let room = &mut self.rooms[at];
+            room.charge(demand.0, demand.1);
+            self.claimed_narrow.push((&room.node.name, demand));
+            let spot = &mut room.spots[index];
+            (spot.use_, spot.free_at) = (Use::Seated, self.now + FAR);
         }
     }
 
-    fn take_named<'c>(&mut self, claim: &'c AloneClaim) -> Option<(&'c WaitingJob, Vec<usize>)> {
+    fn take_named<'c>(
+        &mut self,
+        claim: &'c AloneClaim,
+        allowed: &[usize],
+    ) -> Option<(&'c WaitingJob, Vec<usize>)> {
         let now = self.now;
-        let allowed = self.rooms.iter().enumerate().filter(|(_, room)| is_allowed(claim, &room.node.name));
+        let allowed = allowed.iter().map(|at| (*at, &self.rooms[*at]));
         // Of nodes that have them equally soon Slurm starts it where there are CPUs for it.
         let mut found: Vec<(bool, Due)> = allowed
             .filter_map(|(at, room)| {
@@ -310,12 +331,9 @@ impl<'v> Floor<'v> {
         for window in &windows {
             apart.entry(window.job_id).or_default().extend(&window.places);
         }
-        Closed { why: closed, windows, apart, claimed: self.claimed }
+        let (claimed, claimed_narrow) = (self.claimed, self.claimed_narrow);
+        Closed { why: closed, windows, apart, claimed, claimed_narrow }
     }
-}
-
-fn is_allowed(claim: &AloneClaim, node: &NodeName) -> bool {
-    claim.required_nodes.is_empty() || claim.required_nodes.contains(node)
 }
 
 /// Of two reasons on two nodes the one that is nearer to a start.

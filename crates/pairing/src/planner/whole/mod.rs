@@ -59,10 +59,11 @@ pub(super) fn plan_around(
         plan.left_waiting.retain(|one| !started.contains(&one.job_id));
         plan.pairings.extend(found.pairings);
     }
-    let Settled { pairings, left, let_go, closed, apart, .. } = settled;
+    let Settled { pairings, left, let_go, closed, apart, claimed, claimed_narrow, .. } = settled;
     plan.pairings.extend(pairings);
     plan.left_waiting.extend(left);
     if policy.share_wide {
+        let view = &less(less(view.clone(), &claimed), &claimed_narrow);
         let ground = Ground { view, policy, let_go: &let_go, closed: &closed };
         plan = sets::share(&ground, plan, &mut plan_narrow);
     }
@@ -121,6 +122,8 @@ struct Settled<'v> {
     apart: BTreeMap<SlurmJobId, Vec<usize>>,
     /// What of nodes will be used by jobs that Slurm starts by itself, or that are let go once more: they are not in the queue.
     claimed: Vec<(&'v NodeName, Demand)>,
+    /// The same of jobs of one device, which the planner of those counts itself where it knows of them.
+    claimed_narrow: Vec<(&'v NodeName, Demand)>,
 }
 
 fn settle<'v>(view: &'v ClusterView, model: &str) -> Settled<'v> {
@@ -154,9 +157,9 @@ fn settle<'v>(view: &'v ClusterView, model: &str) -> Settled<'v> {
             }
         }
     }
-    let Closed { why: closed, windows, apart, claimed: kept } = floor.closed();
+    let Closed { why: closed, windows, apart, claimed: kept, claimed_narrow } = floor.closed();
     claimed.extend(kept);
-    Settled { pairings, left, windows, let_go, closed, apart, claimed }
+    Settled { pairings, left, windows, let_go, closed, apart, claimed, claimed_narrow }
 }
 
 const fn reason(wait: Wait) -> Reason {
@@ -235,7 +238,7 @@ impl Settled<'_> {
         let closed = |place: usize| self.closed[place];
         let rest =
             ClusterView { alone_claims: alone_claims.cloned().collect(), ..with(view, waiting, closed) };
-        charged(self.less_claimed(rest), view, self.uses())
+        charged(less(rest, &self.claimed), view, self.uses())
     }
 
     /// The snapshot of what is set apart: for jobs that end in time and are not among those that start elsewhere (`starting`).
@@ -254,16 +257,8 @@ impl Settled<'_> {
         }
         let closed = |place: usize| (!window.places.contains(&place)).then_some(words::ELSEWHERE);
         let inside = with(view, waiting, closed);
-        Some(charged(self.less_claimed(inside), view, self.uses().chain(uses_of(starting))))
-    }
-
-    fn less_claimed(&self, mut left: ClusterView) -> ClusterView {
-        for (name, demand) in &self.claimed {
-            if let Some(node) = left.nodes.iter_mut().find(|node| node.name == **name) {
-                charge(node, *demand);
-            }
-        }
-        left
+        let inside = less(less(inside, &self.claimed), &self.claimed_narrow);
+        Some(charged(inside, view, self.uses().chain(uses_of(starting))))
     }
 
     /// Who starts on which nodes.
@@ -302,6 +297,15 @@ fn with(
         slices: view.slices.clone(),
         trials: view.trials.clone(),
     }
+}
+
+fn less(mut left: ClusterView, claimed: &[(&NodeName, Demand)]) -> ClusterView {
+    for (name, demand) in claimed {
+        if let Some(node) = left.nodes.iter_mut().find(|node| node.name == **name) {
+            charge(node, *demand);
+        }
+    }
+    left
 }
 
 /// Takes from nodes what these will use of their CPUs and memory.

@@ -149,15 +149,21 @@ fn keep_newest_of_each(found: &mut Vec<StoredObservation>) {
         tenants.sort();
         (one.observation.device_model.clone(), tenants, one.observation.fits)
     };
+    let most = OBSERVATIONS_OF_COMBINATION_MAX;
     let mut counts: BTreeMap<_, u32> = BTreeMap::new();
-    let mut is_kept: Vec<bool> = found
+    let places: Vec<u32> = found
         .iter()
         .rev()
         .map(|one| {
             let count = counts.entry(combination(one)).or_default();
             *count += 1;
-            *count <= OBSERVATIONS_OF_COMBINATION_MAX
+            *count
         })
         .collect();
-    found.retain(|_| is_kept.pop().unwrap_or(true));
+    for one in found.iter_mut() {
+        // They stand for those that are not read.
+        one.observation.run_count = (f64::from(counts[&combination(one)]) / f64::from(most)).max(1.0);
+    }
+    let mut places = places.into_iter().rev();
+    found.retain(|_| places.next().is_none_or(|place| place <= most));
 }

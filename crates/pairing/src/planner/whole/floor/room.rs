@@ -10,6 +10,9 @@ use std::time::Duration;
 /// When somebody ends of whom nobody knows when: later than any time limit, so that whoever has one ends before.
 pub(super) const FAR: Duration = Duration::from_hours(10 * 365 * 24);
 
+/// When somebody ends who should have ended: any moment, and not yet, for what he is on is not free.
+const ANY_MOMENT: Duration = Duration::from_secs(1);
+
 /// A device while the queue is walked.
 pub(super) struct Spot<'v> {
     /// Its place in the view.
@@ -177,6 +180,5 @@ pub(super) fn soonest(found: impl Iterator<Item = Due>, room_count: usize) -> Op
 pub(super) fn end_of_tenants(device: &DeviceView, now: UnixTime) -> UnixTime {
     let tenants = device.tenants.iter().map(|tenant| tenant.time_limit_at.unwrap_or(now + FAR));
     let last = latest(tenants.chain(device.alone_until));
-    // Whoever should have ended does any moment.
-    last.map_or(now + FAR, |last| if last > now { last } else { now })
+    last.map_or(now + FAR, |last| if last > now { last } else { now + ANY_MOMENT })
 }
