@@ -193,7 +193,10 @@ pub struct Job {
 impl Job {
     /// How the accounting says that it ended at last; empty where it never did.
     pub fn state(&self) -> &str {
-        self.accounts.last().map_or("", |account| account.state.split(' ').next().unwrap_or_default())
+        // A controller that was killed may register a job that has ended anew: nothing comes after that.
+        let is_one = |account: &&Account| account.state != "PENDING" || account.start.is_some();
+        let last = self.accounts.iter().rev().find(is_one).or(self.accounts.last());
+        last.map_or("", |account| account.state.split(' ').next().unwrap_or_default())
     }
     /// What was done to it and accepted.
     pub fn accepted(&self, is_it: impl Fn(Deed) -> bool) -> impl Iterator<Item = &Done> {

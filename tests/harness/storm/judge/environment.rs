@@ -143,8 +143,9 @@ fn not_as_changed(job: &Job, start: &Start) -> Option<String> {
     {
         return wrong(change, format!("had the GPUs {:?}, shards {:?}", start.gpus, start.shards));
     }
-    if let Some((_, change @ Change::ReqNode(node))) =
+    if let Some((done, change @ Change::ReqNode(node))) =
         last_before(job, start, |one| matches!(one, Change::ReqNode(_)))
+        && !is_of_a_running_job(done)
         && !ran_on(job, start, node)
     {
         return wrong(change, format!("ran on {}", start.node));
@@ -162,6 +163,11 @@ fn not_as_changed(job: &Job, start: &Start) -> Option<String> {
         return wrong(change, format!("began {:.1} s later", begun - done.span.from));
     }
     None
+}
+
+/// Whether it was done to a job that ran: there Slurm takes `ReqNodeList` for the nodes that it keeps, and what it asks for at its next start stays.
+fn is_of_a_running_job(done: &Done) -> bool {
+    done.after.as_ref().is_some_and(|seen| matches!(seen.state.as_str(), "RUNNING" | "COMPLETING"))
 }
 
 /// Whether this was one of its nodes.

@@ -105,3 +105,27 @@ fn a_job_whose_device_did_not_answer_fails_on_plain_slurm_too() {
     assert!(!frozen("n1", 1).contains(&HarmKind::EndedWrong));
     assert!(frozen("n2", 1).contains(&HarmKind::EndedWrong), "another node's");
 }
+
+#[test]
+fn nodes_that_a_running_job_keeps_are_not_those_that_it_asks_for() {
+    let changed_while = |state: &str| {
+        doctored(|facts| {
+            let seen = Seen { state: state.into(), partition: "shared".into(), ..Seen::default() };
+            let change = done(Deed::Change(Change::ReqNode("w1")), 1.0);
+            facts.jobs[1].done.push(Done { after: Some(seen), ..change });
+        })
+    };
+    assert_eq!((changed_while("RUNNING"), changed_while("PENDING")), (vec![], vec![HarmKind::NotAsChanged]));
+}
+
+#[test]
+fn a_record_of_a_job_that_was_registered_anew_is_no_end() {
+    let with = |state: &str| {
+        doctored(|facts| {
+            let accounts = &mut facts.jobs[1].accounts;
+            accounts[0].state = state.into();
+            accounts.push(Account { state: "PENDING".into(), ..Account::default() });
+        })
+    };
+    assert_eq!((with("COMPLETED"), with("REQUEUED")), (vec![], vec![HarmKind::EndedWrong]));
+}
