@@ -28,6 +28,7 @@ pub(crate) fn beat(cluster: &Cluster) {
         memory_mib: 256_000,
         features: Vec::new(),
         gpu_types: Vec::new(),
+        gpu_types_of_some: Some(Vec::new()),
         shapes: Vec::new(),
         plain_behind: None,
         shares_by_default: false,
