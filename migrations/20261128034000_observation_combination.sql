@@ -17,7 +17,6 @@ update observation set combination = (
     select observation_combination(device_model, mechanism, ccs_mode, array_agg(workload), array_agg(cap_fraction))
     from observed_tenant where observed_tenant.observation_id = observation.observation_id
 );
-create index observation_combination_idx on observation (combination, fits, change_number desc) include (observation_id);
 
 comment on function observation_combination is 'digest of which workloads shared a device of which model, and how, whatever the order of tenants';
 comment on column observation.combination is 'observation_combination of it and its tenants; null: an earlier release wrote it, and it counts for itself';

@@ -159,8 +159,8 @@ pub struct ModelVersion {
 }
 
 /// So many observations of one combination (the same workloads under the same caps, on one model of device by one mechanism) are read at
-/// most, the newest; as many again of those that did not fit. Whoever runs one pair a thousand times pushes nobody else's out. Those that are
-/// read stand for the others (`run_count`), so that a mean is as exact, and who fits as likely, as all of them say.
+/// most, the newest of which all speeds are known, and as many of which they are not. Whoever runs one pair a thousand times pushes nobody
+/// else's out, and a mean of sixteen is as exact as a measurement gets.
 pub const OBSERVATIONS_OF_COMBINATION_MAX: u32 = 16;
 
 /// What sharings taught.

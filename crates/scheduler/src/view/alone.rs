@@ -70,13 +70,15 @@ impl<'a> Places<'a> {
 }
 
 fn can_run_on(job: &Job, scan: &Scan) -> Option<Vec<NodeName>> {
+    // Features that only Slurm understands: its user wrote them afterwards. They leave any node.
+    let without =
+        job.features.contains(['|', '[', '(', '*', '!']).then(|| Job { features: "".into(), ..job.clone() });
+    let job = without.as_ref().unwrap_or(job);
     let is_named = |name: &NodeName| job.required_nodes.is_empty() || job.required_nodes.contains(name);
     let nodes = scan.nodes.iter().filter(|node| is_named(&node.name) && suits(job, node));
     let nodes: Vec<NodeName> = nodes.map(|node| node.name.clone()).collect();
-    // Features of which only Slurm knows what they mean: its user wrote them afterwards.
-    let is_plain = !job.features.contains(['|', '[', '(', '*', '!']);
     match nodes.len() {
-        0 => (!is_plain).then(Vec::new),
+        0 => None,
         count if count == scan.nodes.len() => Some(Vec::new()),
         _ => Some(nodes),
     }

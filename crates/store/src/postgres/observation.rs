@@ -42,7 +42,6 @@ struct ObservationRow {
     speed_fractions: Vec<Option<f64>>,
     speed_fraction_deviations: Vec<Option<f64>>,
     are_self_reported: Vec<bool>,
-    run_count: f64,
 }
 
 impl TryFrom<ObservationRow> for StoredObservation {
@@ -79,7 +78,7 @@ impl TryFrom<ObservationRow> for StoredObservation {
                 tenants,
                 power_watts: row.power_watts,
                 fits: row.fits,
-                run_count: row.run_count,
+                run_count: 1.0,
                 // The least certain of them stands for all.
                 speed_fraction_deviation: deviations.reduce(f64::max),
             },
@@ -183,23 +182,24 @@ pub(super) async fn list(
             array_agg(cap_fraction order by position) as "cap_fractions!: Vec<Option<f64>>",
             array_agg(speed_fraction order by position) as "speed_fractions!: Vec<Option<f64>>",
             array_agg(speed_fraction_deviation order by position) as "speed_fraction_deviations!: Vec<Option<f64>>",
-            array_agg(is_self_reported order by position) as "are_self_reported!", run_count as "run_count!"
+            array_agg(is_self_reported order by position) as "are_self_reported!"
         from (
-            select observation.*, run_count from observation join (
+            select observation.* from observation join (
                 select observation_id, combination is null or $3 >= row_number() over (
-                    partition by combination, fits order by change_number desc
-                ) as is_read, case when combination is null then 1 else greatest(1, (
-                    count(*) over (partition by combination, fits)
-                )::double precision / $3) end as run_count
+                    partition by combination, is_measured order by change_number desc
+                ) as is_read
                 from (
-                    select observation_id, combination, fits, change_number from observation
-                    where change_number > $1 order by change_number desc limit $4
-                ) as recent
+                    select observation_id, combination, change_number, not exists (
+                        select from observed_tenant as tenant
+                        where tenant.observation_id = recent.observation_id and speed_fraction is null
+                    ) as is_measured
+                    from (select * from observation where change_number > $1 order by change_number desc limit $4) as recent
+                ) as told
             ) as ranked using (observation_id)
             where is_read order by change_number desc limit $2
         ) as newest
         join observed_tenant using (observation_id)
-        group by change_number, starts, device_model, mechanism, ccs_mode, power_watts, fits, recorded_at, run_count
+        group by change_number, starts, device_model, mechanism, ccs_mode, power_watts, fits, recorded_at
         order by change_number"#,
         bigint(after),
         integer_limit(limit),

@@ -1,7 +1,7 @@
 //! What a job found around itself: what was decided for it and nothing else, and as its user changed it.
 
 use super::{Harm, HarmKind, clock};
-use crate::storm::facts::{Done, Facts, Job, Start};
+use crate::storm::facts::{Allocation, Done, Facts, Job, Start};
 use crate::storm::plan::{Change, Deed, Kind};
 use std::collections::BTreeMap;
 
@@ -110,6 +110,7 @@ fn last_before<'j>(
 ) -> Option<(&'j Done, Change)> {
     let begun = job.allocation_of(start).map_or(start.at, |allocation| allocation.at);
     let changes = job.done.iter().filter_map(|done| match done.deed {
+        Deed::Change(Change::ReqNode(_)) if was_there(job, done) => None,
         Deed::Change(change) if done.accepted && is_it(change) => Some((done, change)),
         _ => None,
     });
@@ -143,9 +144,8 @@ fn not_as_changed(job: &Job, start: &Start) -> Option<String> {
     {
         return wrong(change, format!("had the GPUs {:?}, shards {:?}", start.gpus, start.shards));
     }
-    if let Some((done, change @ Change::ReqNode(node))) =
+    if let Some((_, change @ Change::ReqNode(node))) =
         last_before(job, start, |one| matches!(one, Change::ReqNode(_)))
-        && !is_of_a_running_job(done)
         && !ran_on(job, start, node)
     {
         return wrong(change, format!("ran on {}", start.node));
@@ -165,9 +165,12 @@ fn not_as_changed(job: &Job, start: &Start) -> Option<String> {
     None
 }
 
-/// Whether it was done to a job that ran: there Slurm takes `ReqNodeList` for the nodes that it keeps, and what it asks for at its next start stays.
-fn is_of_a_running_job(done: &Done) -> bool {
-    done.after.as_ref().is_some_and(|seen| matches!(seen.state.as_str(), "RUNNING" | "COMPLETING"))
+/// Whether it was done while the job was on its nodes, by slurmctld's log: there Slurm takes `ReqNodeList` for the nodes that it keeps, and
+/// what it asks for at its next start stays.
+fn was_there(job: &Job, done: &Done) -> bool {
+    let covers =
+        |one: &Allocation| one.at < done.span.from && one.until.is_none_or(|until| until > done.span.until);
+    job.allocations.iter().any(covers)
 }
 
 /// Whether this was one of its nodes.

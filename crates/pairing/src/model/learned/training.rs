@@ -181,15 +181,31 @@ fn bound_owners(facts: &mut [Fact], workloads: &[WorkloadKey], owners: Owners) {
 }
 
 /// The facts that say how exact measurements and estimates are: those that teach of all. Where there are hardly any, because programs
-/// count their own steps and nothing else is measured, what jobs say of themselves as well, of one user no more than of all others.
+/// count their own steps and nothing else is measured, others as well, of each user no more than everybody else has.
 fn of_everybody(facts: &[Fact], workloads: &[WorkloadKey], owners: Owners) -> Vec<Fact> {
-    let shared: Vec<Fact> = facts.iter().filter(|fact| fact.is_shared).cloned().collect();
-    if shared.len() >= OWNER_FACTS_MIN {
-        return shared;
+    let shared_count = facts.iter().filter(|fact| fact.is_shared).count();
+    let mut left: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    if shared_count < OWNER_FACTS_MIN {
+        for fact in facts {
+            *left.entry(owner(fact, workloads, owners)).or_default() += 1;
+        }
+        // Whoever is alone decides for nobody else.
+        let is_one = left.len() == 1;
+        for own in left.values_mut().filter(|_| !is_one) {
+            *own = facts.len() - *own;
+        }
     }
-    let owned: Vec<Option<&str>> = facts.iter().map(|fact| owner(fact, workloads, owners)).collect();
-    let is_beyond = beyond_share(&owned);
-    facts.iter().zip(is_beyond).filter(|(_, is_beyond)| !is_beyond).map(|(fact, _)| fact.clone()).collect()
+    let mut taken: Vec<Fact> = Vec::new();
+    // The newest first.
+    for fact in facts.iter().rev() {
+        let others = left.get_mut(&owner(fact, workloads, owners));
+        let is_within = others.filter(|left| **left > 0).map(|left| *left -= 1).is_some();
+        if fact.is_shared || is_within {
+            taken.push(fact.clone());
+        }
+    }
+    taken.reverse();
+    taken
 }
 
 /// Of facts by whose they are, the oldest first, those that one has more than all others together, or than a few.
@@ -429,6 +445,29 @@ mod tests {
             deviation: 0.03,
             is_shared: true,
         }
+    }
+
+    /// Of so many facts of each of these users, measured or of their own counters, how many say how exact all are, by user.
+    fn heard(facts_of: &[(&str, usize, bool)]) -> Vec<usize> {
+        let workloads: Vec<WorkloadKey> =
+            facts_of.iter().map(|(user, ..)| WorkloadKey::new(format!("{user}/1"))).collect();
+        let facts: Vec<Fact> = (0..)
+            .zip(facts_of)
+            .flat_map(|(at, (_, count, is_shared))| {
+                vec![Fact { is_shared: *is_shared, ..fact([at, at]) }; *count]
+            })
+            .collect();
+        let heard = of_everybody(&facts, &workloads, Owners::InKeys);
+        (0..facts_of.len())
+            .map(|at| heard.iter().filter(|fact| fact.actors[0].0 as usize == at).count())
+            .collect()
+    }
+
+    #[test]
+    fn counters_say_how_exact_all_are_where_hardly_anything_is_measured_and_nobodys_outweigh_all_others() {
+        assert_eq!(heard(&[("bob", 40, true), ("mallory", 900, false)]), [40, 0]);
+        assert_eq!(heard(&[("bob", 10, true), ("mallory", 500, false), ("alice", 20, false)]), [10, 30, 20]);
+        assert_eq!(heard(&[("bob", 39, true), ("bob", 80, false)]), [39, 80], "he is alone");
     }
 
     /// Two that are numbered one after the other meet most: of one user, they were first seen together.

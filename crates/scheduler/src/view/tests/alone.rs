@@ -37,6 +37,8 @@ fn it_is_expected_on_the_nodes_that_it_may_run_on() {
     assert_eq!(on(excluding, &nodes).as_deref(), Some("n3"));
     assert_eq!(on(featured("a100"), &nodes), None, "nothing that is free is any use to it");
     assert_eq!(on(featured("a100|h100"), &nodes).as_deref(), Some(""), "Slurm knows what that means");
+    let excluding = Job { excluded_nodes: vec![NodeName::new("n2")], ..featured("a100|h100") };
+    assert_eq!(on(excluding, &nodes).as_deref(), Some("n1,n3"));
     nodes[2].partitions = vec!["other".into()];
     nodes[1].availability = NodeAvailability::Unavailable("DOWN".to_owned());
     assert_eq!(on(undone(), &nodes).as_deref(), Some("n1"));

@@ -137,7 +137,7 @@ fn unobserved(new: &NewObservation, at: UnixTime) -> Sharing {
     }
 }
 
-/// Of each combination, and apart of it where it did not fit, the newest.
+/// Of each combination the newest, and apart of these the newest of which not all speeds are known.
 fn keep_newest_of_each(found: &mut Vec<StoredObservation>) {
     let combination = |one: &StoredObservation| {
         let mut tenants: Vec<String> = one
@@ -147,23 +147,18 @@ fn keep_newest_of_each(found: &mut Vec<StoredObservation>) {
             .map(|own| format!("{:?} {:?}", own.workload, own.sharing))
             .collect();
         tenants.sort();
-        (one.observation.device_model.clone(), tenants, one.observation.fits)
+        let is_measured = one.observation.tenants.iter().all(|own| own.speed_fraction.is_some());
+        (one.observation.device_model.clone(), tenants, is_measured)
     };
-    let most = OBSERVATIONS_OF_COMBINATION_MAX;
     let mut counts: BTreeMap<_, u32> = BTreeMap::new();
-    let places: Vec<u32> = found
+    let mut is_kept: Vec<bool> = found
         .iter()
         .rev()
         .map(|one| {
             let count = counts.entry(combination(one)).or_default();
             *count += 1;
-            *count
+            *count <= OBSERVATIONS_OF_COMBINATION_MAX
         })
         .collect();
-    for one in found.iter_mut() {
-        // They stand for those that are not read.
-        one.observation.run_count = (f64::from(counts[&combination(one)]) / f64::from(most)).max(1.0);
-    }
-    let mut places = places.into_iter().rev();
-    found.retain(|_| places.next().is_none_or(|place| place <= most));
+    found.retain(|_| is_kept.pop().unwrap_or(true));
 }

@@ -2,7 +2,7 @@
 
 use super::{four, held, on, places, planned, waits, wide};
 use crate::plan::{LetGo, Plan, Reason};
-use crate::testing::{NOW, claim, device, job, view};
+use crate::testing::{NOW, claim, device, device_with, job, tenant, view};
 use crate::view::{AloneClaim, DeviceView, WaitingJob};
 use pillion_core::device::Mechanism::Mps;
 use pillion_core::{NodeName, UnixTime};
@@ -167,6 +167,30 @@ fn what_is_set_apart_is_lent_until_those_end_whom_slurm_started_by_itself() {
 }
 
 #[test]
+fn who_should_have_ended_is_not_gone_yet() {
+    // Two would do for the wide job, of which one is free and the other's job is being cleaned up after.
+    let devices = || {
+        let alone_until = Some(UnixTime::from_epoch(NOW - 5));
+        vec![
+            on("n1", device("g0", Mps)),
+            DeviceView { shards_free: 0, alone_until, ..on("n1", device("g1", Mps)) },
+            on("n1", device_with("g2", Mps, tenant(50, "light", 900))),
+        ]
+    };
+    let light = WaitingJob { time_limit_seconds: Some(800), ..job(2, "light") };
+    let plan = planned(&view(devices(), vec![wide(1, 2), light]));
+    assert_eq!(waits(&plan, 1).0, Reason::NoDeviceFree);
+    assert_eq!(places(&plan), ["2 n1:g2"], "the node is not kept for what it lacks");
+    // Nor is one that was let go about to start there: it goes where two are free.
+    let mut view = view([devices(), four("n2"), four("n3")].concat(), Vec::new());
+    let waits = Some(Box::new(on_nodes(900, 2, 2)));
+    let required_nodes = ["n1", "n2"].map(NodeName::new).to_vec();
+    let gres_types = "g0,g1".parse().ok();
+    view.alone_claims = vec![AloneClaim { required_nodes, gres_types, node_count: 2, waits, ..claim(900) }];
+    assert_eq!(planned(&view).let_go.len(), 1);
+}
+
+#[test]
 fn one_that_was_let_go_is_kept_what_it_can_start_on() {
     let kept = |claim: AloneClaim, full: &[usize]| {
         let mut view = view(["n1", "n2", "n3"].map(four).concat(), vec![wide(2, 4), wide(3, 4), wide(4, 4)]);
@@ -204,6 +228,20 @@ fn nobody_gets_the_cpus_of_one_that_slurm_is_about_to_start() {
     assert_eq!((started(with(31)), started(with(32))), (1, 0));
     let on_two = |cpus| AloneClaim { gres_types: "g0,g1".parse().ok(), ..with(cpus) };
     assert_eq!((started(on_two(31)), started(on_two(32))), (1, 0));
+    // A wide job as well, and one that is lent what is set apart for it.
+    let beside = |cpus, queue: Vec<WaitingJob>, held_count: usize| {
+        let mut devices = four("n1");
+        for (place, name) in ["g0", "g1"].into_iter().enumerate().take(held_count) {
+            devices[place] = held("n1", name, 50, 3000);
+        }
+        let mut view = view(devices, queue);
+        view.alone_claims = vec![with(cpus)];
+        places(&planned(&view))
+    };
+    let first = || WaitingJob { cpus: 33, ..wide(1, 2) };
+    assert_eq!((beside(31, vec![first()], 0).len(), beside(32, vec![first()], 0).len()), (1, 0));
+    let lent = || vec![wide(1, 4), WaitingJob { cpus: 33, time_limit_seconds: Some(60), ..job(2, "heavy") }];
+    assert_eq!((beside(31, lent(), 2).len(), beside(32, lent(), 2).len()), (1, 0));
 }
 
 proptest! {
