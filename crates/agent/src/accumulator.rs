@@ -273,14 +273,12 @@ impl DeviceRuns {
         self.add_energy(&present, sample.reading);
         let before = self.before.take();
         // Who was there while nobody looked is not known.
-        let is_gap = |before: &Before| sample.at.seconds_since(before.at) > seconds_max;
-        let stays = before.as_ref().filter(|before| before.present == present && !is_gap(before));
+        let seen = before.as_ref().filter(|before| sample.at.seconds_since(before.at) <= seconds_max);
+        let stays = seen.filter(|before| before.present == present);
         let since = stays.map_or(sample.at, |before| before.since);
-        match before.map(|before| (sample.at.seconds_since(before.at), before)) {
-            Some((seconds, before)) if seconds <= seconds_max => {
-                self.add_interval(&before, &present, sample, seconds);
-            }
-            _ => {
+        match seen {
+            Some(before) => self.add_interval(before, &present, sample),
+            None => {
                 for (start, run) in &mut self.runs {
                     run.counter.skip(sample.progress.get(start).copied());
                 }
@@ -289,13 +287,8 @@ impl DeviceRuns {
         self.before = Some(Before { at: sample.at, present, since });
     }
 
-    fn add_interval(
-        &mut self,
-        before: &Before,
-        present: &BTreeSet<Option<JobStart>>,
-        sample: &Sample<'_>,
-        seconds: f64,
-    ) {
+    fn add_interval(&mut self, before: &Before, present: &BTreeSet<Option<JobStart>>, sample: &Sample<'_>) {
+        let seconds = sample.at.seconds_since(before.at);
         // All who shared in this interval, so that their parts of it are no more than the whole of it.
         let crowds = [&before.present, present].into_iter().filter(|end| end.len() > 1);
         let tenant_count = crowds.flatten().collect::<BTreeSet<_>>().len();

@@ -18,7 +18,7 @@ use pillion_core::{
     SlurmJobId, UnixTime, UserId, WorkloadKey,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The cluster at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -79,7 +79,23 @@ impl AloneClaim {
     pub(crate) const fn is_of_several(&self) -> bool {
         self.gres_types.is_some() || self.node_count > 1
     }
+    /// In how many places it can run: those that have fewer are looked after first.
+    pub(crate) fn place_count(&self) -> usize {
+        if self.required_nodes.is_empty() { usize::MAX } else { self.required_nodes.len() }
+    }
+    /// Whether it can run on a node: asked of many nodes, and there may be many that it can.
+    pub(crate) fn may_run_on(&self) -> impl Fn(&NodeName) -> bool {
+        let nodes: BTreeSet<&NodeName> = self.required_nodes.iter().collect();
+        move |node| nodes.is_empty() || nodes.contains(node)
+    }
+    /// What it uses of each of its nodes.
+    pub(crate) const fn demand(&self) -> Demand {
+        (self.cpus, self.memory_mib)
+    }
 }
+
+/// CPUs, and memory in MiB, of one node.
+pub(crate) type Demand = (u32, u64);
 
 const fn one_node() -> u16 {
     1
@@ -397,6 +413,10 @@ impl WaitingJob {
     /// What the site says of it.
     pub(crate) fn rules(&self, policy: &Policy) -> JobRules {
         self.rules.unwrap_or_else(|| policy.of_jobs())
+    }
+    /// What it uses of each of its nodes.
+    pub(crate) const fn demand(&self) -> Demand {
+        (self.cpus, self.memory_mib)
     }
     /// Whether it gets whole devices, which nobody shares: several, or it did not ask for co-location.
     pub(crate) const fn has_whole_devices(&self) -> bool {

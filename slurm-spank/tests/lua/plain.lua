@@ -77,9 +77,8 @@ S.test("where others wait it takes its turn", function()
     assert(wait > 590 and wait <= 600, "begins in " .. wait)
   end
   admits(0)
-  local _, values
   local own = os.time() + 5000
-  _, values = submit({ tres_per_node = "gres/gpu:1", begin_time = own })
+  local _, values = submit({ tres_per_node = "gres/gpu:1", begin_time = own })
   S.equal(values.begin_time, own)
   S.contains(values.admin_comment, string.format(";begin=%.0f;plain=1", own))
 end)

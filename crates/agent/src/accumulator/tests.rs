@@ -1,5 +1,7 @@
 //! What a run adds up to, by example, and that no joule is lost or made, by property.
 
+mod exporter;
+
 use super::*;
 use pillion_core::SlurmJobId;
 use pillion_core::metric::{Metric, MetricSource, Metrics, Throttle};
@@ -73,74 +75,6 @@ impl Scene {
         let at = UnixTime::from_seconds(self.at);
         self.runs.end(job(id), at, &GresType::new("g1")).expect("it ran")
     }
-}
-
-/// What an exporter says that collects every three seconds, of a device of which so much is active at each sample.
-fn told_by_an_exporter(runs: &mut DeviceRuns, steps: &[(f64, &[Sighting])]) {
-    for (second, (active, sightings)) in (1_u32..).zip(steps) {
-        let mut reading = Reading::default();
-        let source = MetricSource::DcgmExporter;
-        reading.metrics.put(Metric::SmActiveFraction, Measured { value: *active, source: Some(source) });
-        reading
-            .metrics
-            .put(Metric::GpuBusyFraction, Measured { value: 0.5, source: Some(MetricSource::Nvml) });
-        // Its page of now is of the three seconds before it was collected.
-        reading.set_reach(source, f64::from(second % 3) + 3.0);
-        let at = UnixTime::from_seconds(1000.0 + f64::from(second));
-        let progress = BTreeMap::new();
-        runs.observe(&Sample { at, reading: &reading, sightings, progress: &progress }, GAP_SECONDS);
-    }
-}
-
-#[test]
-fn what_an_exporter_says_of_the_time_before_a_job_is_not_the_jobs() {
-    let mut runs = DeviceRuns::default();
-    for id in [1, 2] {
-        runs.begin(job(id), UnixTime::from_seconds(1000.0));
-    }
-    let (alone, both) = ([seen(1, 10)], [seen(1, 10), seen(2, 10)]);
-    // It comes at the second sample. What is told at the third is half of it, and at the sixth all of it.
-    let steps = [(0.0, &[][..]), (0.0, &alone), (0.3, &alone), (0.3, &alone), (0.3, &alone)];
-    let later = [(0.9, &alone[..]), (0.9, &alone), (0.9, &alone), (0.8, &both)];
-    // When the other has gone, what was measured of both is told for a while.
-    let again =
-        [(1.0, &alone[..]), (1.0, &alone), (1.0, &alone), (1.0, &alone), (1.0, &alone), (0.9, &alone)];
-    told_by_an_exporter(&mut runs, &[&steps[..], &later, &again].concat());
-    let summary = runs.end(job(1), UnixTime::from_seconds(1016.0), &GresType::new("g1")).expect("it ran");
-    let means = summary.solo_means.expect("it was alone");
-    assert!((means.0.get(Metric::SmActiveFraction).expect("measured") - 0.9).abs() < 1e-9, "{means:?}");
-    assert_eq!(
-        means.0.get(Metric::GpuBusyFraction),
-        Some(0.5),
-        "what is asked at each sample counts from the first"
-    );
-}
-
-#[test]
-fn nobody_was_alone_while_nobody_looked() {
-    let mut runs = DeviceRuns::default();
-    runs.begin(job(1), UnixTime::from_seconds(0.0));
-    let alone = [seen(1, 10)];
-    let mut sample = |second: u32, active: f64, reach: f64| {
-        let mut reading = Reading::default();
-        let source = MetricSource::DcgmExporter;
-        reading.metrics.put(Metric::SmActiveFraction, Measured { value: active, source: Some(source) });
-        reading.set_reach(source, reach);
-        let at = UnixTime::from_seconds(f64::from(second));
-        let progress = BTreeMap::new();
-        runs.observe(&Sample { at, reading: &reading, sightings: &alone, progress: &progress }, GAP_SECONDS);
-    };
-    for second in 1..=40 {
-        sample(second, 0.3, 2.0);
-    }
-    // The agent was away, and somebody else came and went.
-    for second in 340..=345 {
-        sample(second, 0.9, 90.0);
-    }
-    let summary = runs.end(job(1), UnixTime::from_seconds(346.0), &GresType::new("g1")).expect("it ran");
-    let active =
-        summary.solo_means.and_then(|means| means.0.get(Metric::SmActiveFraction)).expect("measured");
-    assert!((active - 0.3).abs() < 1e-9, "{active}");
 }
 
 #[test]

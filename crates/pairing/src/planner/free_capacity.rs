@@ -3,9 +3,8 @@
 
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{ClassIndex, DemandIndex, DeviceIndex, NodeClassIndex, NodeIndex, PlaceIndex};
-use crate::view::AloneClaim;
-use pillion_core::NodeName;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::view::{AloneClaim, Demand};
+use std::collections::BTreeMap;
 use typed_index_collections::TiVec;
 
 /// See the module.
@@ -40,9 +39,7 @@ impl FreeCapacity {
         };
         // Those that can run in fewer places first; from the end, where ours come last.
         let mut claims: Vec<&AloneClaim> = view.alone_claims.iter().collect();
-        claims.sort_by_key(|claim| {
-            if claim.required_nodes.is_empty() { usize::MAX } else { claim.required_nodes.len() }
-        });
+        claims.sort_by_key(|claim| claim.place_count());
         let mut one_waits = false;
         for claim in claims {
             one_waits |= !capacity.take_claim(context, claim);
@@ -53,12 +50,10 @@ impl FreeCapacity {
     /// Gives a job that Slurm starts by itself a device; `false`: none is free. Where no node with one has CPUs for it, any will do: it
     /// starts there when it has.
     fn take_claim(&mut self, context: &PlanContext<'_>, claim: &AloneClaim) -> bool {
-        let demand = (claim.cpus, claim.memory_mib);
-        let nodes: BTreeSet<&NodeName> = claim.required_nodes.iter().collect();
-        let may_run = |node| nodes.is_empty() || nodes.contains(node);
+        let (demand, may_run_on) = (claim.demand(), claim.may_run_on());
         let free = || {
             let devices = context.devices.keys().rev();
-            devices.filter(|device| self.free[*device] && may_run(&context.devices[*device].node))
+            devices.filter(|device| self.free[*device] && may_run_on(&context.devices[*device].node))
         };
         let has_cpus =
             |device: &DeviceIndex| context.open_node(*device).is_some_and(|node| self.meets(node, demand));
@@ -87,7 +82,7 @@ impl FreeCapacity {
         context.open_node(device).is_some_and(|node| self.meets(node, demand))
     }
 
-    fn meets(&self, node: NodeIndex, (cpus, memory_mib): (u32, u64)) -> bool {
+    fn meets(&self, node: NodeIndex, (cpus, memory_mib): Demand) -> bool {
         !self.kept[node] && self.cpus[node] >= cpus && self.memory_mib[node] >= memory_mib
     }
 
@@ -113,7 +108,7 @@ impl FreeCapacity {
         self.occupy(context, device, context.demands[context.demand_of[class]]);
     }
 
-    fn occupy(&mut self, context: &PlanContext<'_>, device: DeviceIndex, (cpus, memory_mib): (u32, u64)) {
+    fn occupy(&mut self, context: &PlanContext<'_>, device: DeviceIndex, (cpus, memory_mib): Demand) {
         self.free[device] = false;
         if let Some(node) = context.open_node(device) {
             self.cpus[node] = self.cpus[node].saturating_sub(cpus);

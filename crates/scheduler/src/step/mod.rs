@@ -289,7 +289,7 @@ fn own_lease(member: &Member, job: &Job) -> Option<u64> {
     mark.lease_epoch.filter(|_| same_start)
 }
 
-/// A call of Slurm is given up after ten seconds, and is none any more a few later.
+/// A call of Slurm is given up after ten seconds, unless `slurm.timeout_seconds` says otherwise, and is none any more a few later.
 const CALL_SECONDS_MAX: f64 = 15.0;
 
 /// A time further ahead than this can only come from a clock that was set back.

@@ -13,7 +13,7 @@ use crate::planner::index::{
 };
 use crate::planner::trial::{Trials, WatchedPairs};
 use crate::policy::Policy;
-use crate::view::{ClusterView, DeviceView, NodeView, Tenant, WaitingJob};
+use crate::view::{ClusterView, Demand, DeviceView, NodeView, Tenant, WaitingJob};
 use pillion_core::device::TENANTS_MAX;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
@@ -62,7 +62,7 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) alike: TiVec<DeviceIndex, DeviceIndex>,
     /// What jobs of each class want of a node: CPUs and MiB.
     pub(crate) demand_of: TiVec<ClassIndex, DemandIndex>,
-    pub(crate) demands: TiVec<DemandIndex, (u32, u64)>,
+    pub(crate) demands: TiVec<DemandIndex, Demand>,
     /// Whether there are so few ways of sharing that all are evaluated.
     pub(crate) is_thorough: bool,
     /// Whether jobs would be left over if two shared every free device.
@@ -100,7 +100,7 @@ impl<'a> PlanContext<'a> {
         });
         let (class_of, kind_of) = (TiVec::from(class_of), TiVec::from(kind_of));
         let (demand_of, demanding) =
-            grouped::<_, _, DemandIndex>(classes.iter().copied(), |job| (job.cpus, job.memory_mib));
+            grouped::<_, _, DemandIndex>(classes.iter().copied(), WaitingJob::demand);
         // 2. Where each device is.
         let nodes: BTreeMap<&NodeName, NodeIndex> =
             view.nodes.iter().enumerate().map(|(index, node)| (&node.name, index.into())).collect();
@@ -139,7 +139,7 @@ impl<'a> PlanContext<'a> {
             nodes: view.nodes.as_slice().as_ref(),
             alike: places::alike_hosts(view, policy, &places.of_device),
             places,
-            demands: demanding.iter().map(|job| (job.cpus, job.memory_mib)).collect(),
+            demands: demanding.iter().map(|job| job.demand()).collect(),
             demand_of: demand_of.into(),
             node_of,
             class_of,

@@ -9,10 +9,10 @@ use super::ends_at;
 use super::near::{Reach, Ways, choose};
 use super::words::{GIVEN, KEPT, SET_APART, Wait};
 use crate::planner::admit::matches_device;
-use crate::view::{AloneClaim, ClusterView, WaitingJob};
+use crate::view::{AloneClaim, ClusterView, Demand, WaitingJob};
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use room::{Due, FAR, Room, Spot, Use, soonest};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Of the time until devices that are set apart are all free, by time limits, the part in which those must end who are lent one of
@@ -25,10 +25,7 @@ pub(super) struct Floor<'v> {
     rooms: Vec<Room<'v>>,
     names: Names<'v>,
     windows: Vec<Window>,
-    /// Where jobs of several devices that Slurm starts by itself will use CPUs and memory.
-    claimed: Vec<(&'v NodeName, Demand)>,
-    /// Where those of one will.
-    claimed_narrow: Vec<(&'v NodeName, Demand)>,
+    claimed: Claimed<'v>,
     /// For how many jobs devices are set apart, or a node is kept.
     apart_count: usize,
     device_count: usize,
@@ -42,8 +39,20 @@ pub(super) struct Window {
     pub(super) until: UnixTime,
 }
 
-/// CPUs, and memory in MiB, of one node.
-pub(super) type Demand = (u32, u64);
+/// What is used of nodes by jobs that are not in the queue: Slurm starts them by itself, or they are let go once more.
+#[derive(Default)]
+pub(super) struct Claimed<'v> {
+    /// By those of several devices.
+    pub(super) by_several: Vec<(&'v NodeName, Demand)>,
+    /// By those of one, which the planner of those counts itself where it knows of them.
+    pub(super) by_one: Vec<(&'v NodeName, Demand)>,
+}
+
+impl<'v> Claimed<'v> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&'v NodeName, Demand)> {
+        self.by_several.iter().chain(&self.by_one).copied()
+    }
+}
 
 /// What becomes of devices after the walk, by their places in the view.
 pub(super) struct Closed<'v> {
@@ -53,10 +62,7 @@ pub(super) struct Closed<'v> {
     pub(super) windows: Vec<Window>,
     /// For whom each is set apart or kept.
     pub(super) apart: BTreeMap<SlurmJobId, Vec<usize>>,
-    /// What jobs of several devices that Slurm starts by itself will use of nodes.
-    pub(super) claimed: Vec<(&'v NodeName, Demand)>,
-    /// What those of one will.
-    pub(super) claimed_narrow: Vec<(&'v NodeName, Demand)>,
+    pub(super) claimed: Claimed<'v>,
 }
 
 /// What a job that gets whole devices finds at its turn.
@@ -81,9 +87,8 @@ impl<'v> Floor<'v> {
         for room in &mut rooms {
             room.ways = Ways::between(&room.devices());
         }
-        let device_count = view.devices.len();
-        let (claimed, claimed_narrow) = (Vec::new(), Vec::new());
-        Self { now, rooms, names, windows: Vec::new(), claimed, claimed_narrow, apart_count: 0, device_count }
+        let (claimed, device_count) = (Claimed::default(), view.devices.len());
+        Self { now, rooms, names, windows: Vec::new(), claimed, apart_count: 0, device_count }
     }
 
     /// Jobs that Slurm starts by itself: those that can run in fewer places first, and one of one device where the planner of those
@@ -93,15 +98,11 @@ impl<'v> Floor<'v> {
     pub(super) fn take_claims<'c>(&mut self, claims: &'c [AloneClaim]) -> Vec<(&'c WaitingJob, Vec<usize>)> {
         let mut moved = Vec::new();
         let mut claims: Vec<&AloneClaim> = claims.iter().collect();
-        claims.sort_by_key(|claim| {
-            let node_count = claim.required_nodes.len();
-            (claim.gres_types.is_none(), if node_count == 0 { usize::MAX } else { node_count })
-        });
+        claims.sort_by_key(|claim| (claim.gres_types.is_none(), claim.place_count()));
         for claim in claims {
-            let nodes: BTreeSet<&NodeName> = claim.required_nodes.iter().collect();
-            let is_allowed = |room: &Room<'_>| nodes.is_empty() || nodes.contains(&room.node.name);
+            let may_run_on = claim.may_run_on();
             let allowed: Vec<usize> =
-                (0..self.rooms.len()).filter(|at| is_allowed(&self.rooms[*at])).collect();
+                (0..self.rooms.len()).filter(|at| may_run_on(&self.rooms[*at].node.name)).collect();
             if claim.is_of_several() {
                 moved.extend(self.take_named(claim, &allowed));
             } else {
@@ -112,17 +113,17 @@ impl<'v> Floor<'v> {
     }
 
     fn take_any(&mut self, claim: &AloneClaim, allowed: &[usize]) {
-        let demand = (claim.cpus, claim.memory_mib);
+        let demand = claim.demand();
         let free = allowed.iter().flat_map(|at| {
             let room = &self.rooms[*at];
-            let has_cpus = room.meets(demand.0, demand.1);
+            let has_cpus = room.meets(demand);
             let spots = room.spots.iter().enumerate().filter(|(_, spot)| spot.use_ == Use::Free);
             spots.map(move |(index, spot)| (has_cpus, spot.place, *at, index))
         });
         if let Some((_, _, at, index)) = free.max() {
             let room = &mut self.rooms[at];
-            room.charge(demand.0, demand.1);
-            self.claimed_narrow.push((&room.node.name, demand));
+            room.charge(demand);
+            self.claimed.by_one.push((&room.node.name, demand));
             let spot = &mut room.spots[index];
             (spot.use_, spot.free_at) = (Use::Seated, self.now + FAR);
         }
@@ -140,7 +141,7 @@ impl<'v> Floor<'v> {
             .filter_map(|(at, room)| {
                 let spots = room.fallback(claim.gres_types.as_ref())?;
                 let due = (room.free_at(&spots)?, at, spots);
-                Some((!room.meets(claim.cpus, claim.memory_mib), due))
+                Some((!room.meets(claim.demand()), due))
             })
             .collect();
         found.sort_by_key(|(lacks_cpus, _)| *lacks_cpus);
@@ -156,9 +157,8 @@ impl<'v> Floor<'v> {
         let (free_at, dues) = found?;
         if free_at <= now {
             for (_, room, spots) in dues {
-                let (node, demand) = (&self.rooms[room].node.name, (claim.cpus, claim.memory_mib));
-                self.rooms[room].charge(demand.0, demand.1);
-                self.claimed.push((node, demand));
+                self.rooms[room].charge(claim.demand());
+                self.claimed.by_several.push((&self.rooms[room].node.name, claim.demand()));
                 self.give(room, &spots, now + FAR);
             }
         } else {
@@ -180,7 +180,7 @@ impl<'v> Floor<'v> {
         });
         let Some((_, _, room, spot)) = best.min() else { return };
         let room = &mut self.rooms[room];
-        room.charge(job.cpus, job.memory_mib);
+        room.charge(job.demand());
         let spot = &mut room.spots[spot];
         match spot.apart_until {
             None => (spot.use_, spot.free_at) = (Use::Seated, end.unwrap_or(self.now + FAR)),
@@ -220,7 +220,7 @@ impl<'v> Floor<'v> {
             wait = nearer(wait, why);
         }
         let Some((_, _, room, spots)) = best else { return Found::None(wait) };
-        self.rooms[room].charge(job.cpus, job.memory_mib);
+        self.rooms[room].charge(job.demand());
         Found::Devices(self.give(room, &spots, end.unwrap_or(self.now + FAR)))
     }
 
@@ -331,8 +331,7 @@ impl<'v> Floor<'v> {
         for window in &windows {
             apart.entry(window.job_id).or_default().extend(&window.places);
         }
-        let (claimed, claimed_narrow) = (self.claimed, self.claimed_narrow);
-        Closed { why: closed, windows, apart, claimed, claimed_narrow }
+        Closed { why: closed, windows, apart, claimed: self.claimed }
     }
 }
 

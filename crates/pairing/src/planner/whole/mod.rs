@@ -26,8 +26,8 @@ mod words;
 
 use crate::plan::{Explanation, LetGo, Member, Pairing, Plan, Reason, Role, SetApart};
 use crate::policy::Policy;
-use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, WaitingJob};
-use floor::{Closed, Demand, Floor, Found, Window};
+use crate::view::{AloneClaim, ClusterView, Demand, DeviceView, NodeView, WaitingJob};
+use floor::{Claimed, Closed, Floor, Found, Window};
 use near::Ways;
 use pillion_core::share::Sharing;
 use pillion_core::{GresType, GresTypes, JobStart, NodeName, Shards, SlurmJobId, UnixTime};
@@ -59,12 +59,11 @@ pub(super) fn plan_around(
         plan.left_waiting.retain(|one| !started.contains(&one.job_id));
         plan.pairings.extend(found.pairings);
     }
-    let Settled { pairings, left, let_go, closed, apart, claimed, claimed_narrow, .. } = settled;
+    let Settled { pairings, left, let_go, closed, apart, claimed, .. } = settled;
     plan.pairings.extend(pairings);
     plan.left_waiting.extend(left);
     if policy.share_wide {
-        let view = &less(less(view.clone(), &claimed), &claimed_narrow);
-        let ground = Ground { view, policy, let_go: &let_go, closed: &closed };
+        let ground = Ground { view, policy, let_go: &let_go, closed: &closed, claimed: &claimed };
         plan = sets::share(&ground, plan, &mut plan_narrow);
     }
     plan.let_go = let_go;
@@ -120,20 +119,17 @@ struct Settled<'v> {
     closed: Vec<Option<&'static str>>,
     /// For whom devices are set apart, by their places in the view.
     apart: BTreeMap<SlurmJobId, Vec<usize>>,
-    /// What of nodes will be used by jobs that Slurm starts by itself, or that are let go once more: they are not in the queue.
-    claimed: Vec<(&'v NodeName, Demand)>,
-    /// The same of jobs of one device, which the planner of those counts itself where it knows of them.
-    claimed_narrow: Vec<(&'v NodeName, Demand)>,
+    claimed: Claimed<'v>,
 }
 
 fn settle<'v>(view: &'v ClusterView, model: &str) -> Settled<'v> {
     let model: Arc<str> = Arc::from(model);
     let mut floor = Floor::new(view);
     let (mut pairings, mut left, mut let_go) = (Vec::new(), Vec::new(), Vec::new());
-    let mut claimed = Vec::new();
+    let mut moved = Vec::new();
     for (job, places) in floor.take_claims(&view.alone_claims) {
         let nodes: BTreeSet<&NodeName> = places.iter().map(|place| &view.devices[*place].node).collect();
-        claimed.extend(nodes.into_iter().map(|node| (node, (job.cpus, job.memory_mib))));
+        moved.extend(nodes.into_iter().map(|node| (node, job.demand())));
         let_go.push(turn(job, view, &places));
     }
     for job in &view.waiting {
@@ -157,9 +153,9 @@ fn settle<'v>(view: &'v ClusterView, model: &str) -> Settled<'v> {
             }
         }
     }
-    let Closed { why: closed, windows, apart, claimed: kept, claimed_narrow } = floor.closed();
-    claimed.extend(kept);
-    Settled { pairings, left, windows, let_go, closed, apart, claimed, claimed_narrow }
+    let Closed { why: closed, windows, apart, mut claimed } = floor.closed();
+    claimed.by_several.extend(moved);
+    Settled { pairings, left, windows, let_go, closed, apart, claimed }
 }
 
 const fn reason(wait: Wait) -> Reason {
@@ -238,7 +234,8 @@ impl Settled<'_> {
         let closed = |place: usize| self.closed[place];
         let rest =
             ClusterView { alone_claims: alone_claims.cloned().collect(), ..with(view, waiting, closed) };
-        charged(less(rest, &self.claimed), view, self.uses())
+        let claimed = self.claimed.by_several.iter().copied();
+        charged(rest, demands(view, self.uses()).into_iter().chain(claimed))
     }
 
     /// The snapshot of what is set apart: for jobs that end in time and are not among those that start elsewhere (`starting`).
@@ -257,8 +254,8 @@ impl Settled<'_> {
         }
         let closed = |place: usize| (!window.places.contains(&place)).then_some(words::ELSEWHERE);
         let inside = with(view, waiting, closed);
-        let inside = less(less(inside, &self.claimed), &self.claimed_narrow);
-        Some(charged(inside, view, self.uses().chain(uses_of(starting))))
+        let used = demands(view, self.uses().chain(uses_of(starting)));
+        Some(charged(inside, used.into_iter().chain(self.claimed.all())))
     }
 
     /// Who starts on which nodes.
@@ -299,33 +296,24 @@ fn with(
     }
 }
 
-fn less(mut left: ClusterView, claimed: &[(&NodeName, Demand)]) -> ClusterView {
-    for (name, demand) in claimed {
-        if let Some(node) = left.nodes.iter_mut().find(|node| node.name == **name) {
-            charge(node, *demand);
-        }
-    }
-    left
-}
-
-/// Takes from nodes what these will use of their CPUs and memory.
-fn charged<'p>(
-    mut left: ClusterView,
+/// What these jobs of the queue use of nodes.
+fn demands<'p>(
     view: &ClusterView,
     uses: impl Iterator<Item = (&'p NodeName, JobStart)>,
-) -> ClusterView {
+) -> Vec<(&'p NodeName, Demand)> {
     let jobs: BTreeMap<JobStart, &WaitingJob> = view.waiting.iter().map(|job| (job.start, job)).collect();
+    uses.filter_map(|(node, start)| Some((node, jobs.get(&start)?.demand()))).collect()
+}
+
+/// Takes from nodes what is used of their CPUs and memory.
+fn charged<'p>(mut left: ClusterView, used: impl Iterator<Item = (&'p NodeName, Demand)>) -> ClusterView {
     let mut nodes: BTreeMap<NodeName, &mut NodeView> =
         left.nodes.iter_mut().map(|node| (node.name.clone(), node)).collect();
-    for (name, start) in uses {
-        if let (Some(node), Some(job)) = (nodes.get_mut(name), jobs.get(&start)) {
-            charge(node, (job.cpus, job.memory_mib));
+    for (name, (cpus, memory_mib)) in used {
+        if let Some(node) = nodes.get_mut(name) {
+            node.cpus_free = node.cpus_free.saturating_sub(cpus);
+            node.memory_mib_free = node.memory_mib_free.saturating_sub(memory_mib);
         }
     }
     left
-}
-
-const fn charge(node: &mut NodeView, (cpus, memory_mib): Demand) {
-    node.cpus_free = node.cpus_free.saturating_sub(cpus);
-    node.memory_mib_free = node.memory_mib_free.saturating_sub(memory_mib);
 }

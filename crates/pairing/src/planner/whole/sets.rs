@@ -6,8 +6,9 @@
 //! Who was given devices of his own keeps a start: where the plan of the sets would have it wait, nothing of it is used. Guests, jobs
 //! whose workload is not known at that width and all who may not share have their devices to themselves as ever, and nothing is tried.
 
+use super::floor::Claimed;
 use super::words;
-use super::{charged, started, starts, uses_of, uses_of_let_go, with};
+use super::{charged, demands, started, starts, uses_of, uses_of_let_go, with};
 use crate::plan::{Explanation, LetGo, Pairing, Plan, Role};
 use crate::planner::admit;
 use crate::policy::{JobRules, Policy};
@@ -27,6 +28,7 @@ pub(super) struct Ground<'g> {
     pub(super) let_go: &'g [LetGo],
     /// By device of the view: why it takes nobody.
     pub(super) closed: &'g [Option<&'static str>],
+    pub(super) claimed: &'g Claimed<'g>,
 }
 
 /// Plans the wide jobs of each width once more.
@@ -98,7 +100,7 @@ impl<'g> Sets<'g> {
 
     /// The snapshot in which each set is a device; `None`: there is nobody, or nothing that could be shared.
     fn view(&self, ground: &Ground<'_>, plan: &Plan) -> Option<ClusterView> {
-        let Ground { view, policy, let_go, .. } = *ground;
+        let Ground { view, policy, let_go, claimed, .. } = *ground;
         let last = self.jobs.last()?;
         if self.devices.is_empty() {
             return None;
@@ -106,8 +108,8 @@ impl<'g> Sets<'g> {
         let waiting = self.jobs.iter().map(|job| as_narrow(job, policy)).collect();
         let others = plan.pairings.iter().filter(|pairing| !self.is_own(pairing));
         let others: Vec<Pairing> = others.cloned().collect();
-        let uses = uses_of(&others).chain(uses_of_let_go(let_go));
-        let sets = charged(with(view, waiting, |_| None), view, uses);
+        let used = demands(view, uses_of(&others).chain(uses_of_let_go(let_go)));
+        let sets = charged(with(view, waiting, |_| None), used.into_iter().chain(claimed.all()));
         // Whoever waits before them for whole devices is passed over by nobody who stays longer than those who are there.
         let started = starts(&plan.pairings);
         let waits = |job: &&WaitingJob| {

@@ -186,9 +186,8 @@ async fn a_plan_that_was_made_while_it_was_let_go_moves_it_no_more() {
     let watch = Watch::new(Arc::clone(&world.context));
     watch.tick().await.unwrap();
     let planned_at = world.clock.now();
-    let held = |world: &World| assert!(world.slurm.hold(world.job));
     world.let_go("g0,g1", |_| ()).await;
-    held(&world);
+    assert!(world.slurm.hold(world.job));
     world.pass(1000);
     watch.tick().await.unwrap();
     assert!(world.slurm.release_hold(world.job));

@@ -3,7 +3,7 @@
 use crate::planner::admit::matches_device;
 use crate::planner::whole::alike::Set;
 use crate::planner::whole::near::Ways;
-use crate::view::{DeviceView, NodeView, WaitingJob};
+use crate::view::{Demand, DeviceView, NodeView, WaitingJob};
 use pillion_core::{GresType, GresTypes, SlurmJobId, UnixTime};
 use std::time::Duration;
 
@@ -81,14 +81,14 @@ impl<'v> Room<'v> {
     }
 
     pub(super) fn has_cpus(&self, job: &WaitingJob) -> bool {
-        self.kept_for.is_none() && self.meets(job.cpus, job.memory_mib)
+        self.kept_for.is_none() && self.meets(job.demand())
     }
 
-    pub(super) const fn meets(&self, cpus: u32, memory_mib: u64) -> bool {
+    pub(super) const fn meets(&self, (cpus, memory_mib): Demand) -> bool {
         self.cpus_free >= cpus && self.memory_mib_free >= memory_mib
     }
 
-    pub(super) const fn charge(&mut self, cpus: u32, memory_mib: u64) {
+    pub(super) const fn charge(&mut self, (cpus, memory_mib): Demand) {
         self.cpus_free = self.cpus_free.saturating_sub(cpus);
         self.memory_mib_free = self.memory_mib_free.saturating_sub(memory_mib);
     }

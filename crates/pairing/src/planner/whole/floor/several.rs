@@ -68,7 +68,7 @@ impl Floor<'_> {
         };
         let mut places = Vec::new();
         for (room, spots) in taken {
-            self.rooms[room].charge(job.cpus, job.memory_mib);
+            self.rooms[room].charge(job.demand());
             places.extend(self.give(room, &spots, end.unwrap_or(self.now + FAR)));
         }
         Found::Devices(places)
