@@ -283,6 +283,8 @@ fn decision(value: &Value) -> Option<Decision> {
             job: member["job_id"].as_str()?.to_owned(),
             restarts: u32::try_from(member["restart_count"].as_u64()?).ok()?,
             expected: expected(value, member)?,
+            state: member["state"].as_str()?.to_owned(),
+            ended_at: member["ended_at_seconds"].as_f64(),
         })
     });
     Some(Decision {

@@ -270,7 +270,7 @@ pub struct Decision {
 }
 
 /// One start in a decision.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Member {
     /// The job's name.
     pub job: String,
@@ -278,6 +278,12 @@ pub struct Member {
     pub restarts: u32,
     /// The words that the job is to print, and their values.
     pub expected: BTreeMap<String, String>,
+    /// What became of it: `ended`, `undone`, .. Empty in facts of before it was kept.
+    #[serde(default)]
+    pub state: String,
+    /// When it was no tenant any more.
+    #[serde(default)]
+    pub ended_at: Option<f64>,
 }
 
 /// Something that was seen and is a harm by itself.

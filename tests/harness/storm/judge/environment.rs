@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 /// A begin time has whole seconds.
 const SECOND: f64 = 1.0;
+/// An end is in the store so soon.
+const END_SECONDS: f64 = 15.0;
 /// Words that only a job with a share finds.
 const OF_A_SHARE: [&str; 4] = ["cap", "limit", "pipe", "ccs"];
 
@@ -26,6 +28,9 @@ pub(super) fn judge(facts: &Facts, harms: &mut Vec<Harm>) {
                 let text =
                     format!("in {}: it found {} and shards {:?}", start.partition, start.ours, start.shards);
                 found(HarmKind::PlainTouched, text);
+            }
+            if let Some(text) = dropped(facts, job, start) {
+                found(HarmKind::DecisionDropped, text);
             }
             if let Some(text) = not_as_changed(job, start) {
                 found(HarmKind::NotAsChanged, text);
@@ -53,6 +58,20 @@ fn members(facts: &Facts) -> Members<'_> {
         }
     }
     members
+}
+
+/// How what it ran under was given up while it ran: its place was free for others then, and nobody judged what came of it.
+fn dropped(facts: &Facts, job: &Job, start: &Start) -> Option<String> {
+    let id = start.word("decision");
+    let decision = facts.decisions.iter().find(|decision| decision.id.to_string() == id)?;
+    let member =
+        decision.members.iter().find(|member| member.job == job.name && member.restarts == start.restarts)?;
+    if member.state == "undone" {
+        return Some(format!("it ran by decision {id}, which was given up"));
+    }
+    let until = job.held(start)?.until;
+    let ended_at = member.ended_at.filter(|at| at + END_SECONDS < until)?;
+    Some(format!("decision {id} counted as over {:.1} s before its end", until - ended_at))
 }
 
 /// What is wrong with a start in the pool.

@@ -53,6 +53,8 @@ pub enum HarmKind {
     Unplanned,
     /// Not the environment that was decided.
     WrongEnvironment,
+    /// It ran as it was decided, and Pillion did not know it.
+    DecisionDropped,
     /// A job that does not share found something of ours.
     PlainTouched,
     /// It did not run as its user had changed it.
@@ -79,6 +81,7 @@ impl fmt::Display for HarmKind {
             Self::Strangers => "two users shared",
             Self::Unplanned => "shared unplanned",
             Self::WrongEnvironment => "wrong environment",
+            Self::DecisionDropped => "decision dropped",
             Self::PlainTouched => "plain job touched",
             Self::NotAsChanged => "not as changed",
             Self::DaemonDied => "daemon died",

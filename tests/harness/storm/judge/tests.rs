@@ -74,7 +74,7 @@ fn calm() -> Facts {
         words(&[("shards", shards), ("gpu", "1"), ("node", "n1"), ("decision", "7"), ("cap", "")])
     };
     let member =
-        |job: &str, shards: &str| Member { job: job.into(), restarts: 0, expected: expected(shards) };
+        |job: &str, shards: &str| Member { job: job.into(), expected: expected(shards), ..Member::default() };
     for (pair, shards) in [(2, 40), (3, 60)] {
         let start = &mut jobs[pair].starts[0];
         (start.gpus, start.shards, start.ours) = (vec![1], Some(shards), "PILLION_DECISION".into());

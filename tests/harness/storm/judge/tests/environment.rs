@@ -71,3 +71,31 @@ fn a_job_that_does_not_run_as_its_user_changed_it_is_found() {
     });
     assert_eq!(stayed, [HarmKind::NotAsChanged]);
 }
+
+#[test]
+fn a_decision_that_was_given_up_while_its_job_ran_is_found() {
+    let of_second = |facts: &mut Facts, state: &str, ended_at: f64| {
+        later_end(&mut facts.jobs[3], 40.0);
+        let member = &mut facts.decisions[0].members[1];
+        (member.state, member.ended_at) = (state.into(), Some(ended_at));
+    };
+    // It was there from 13 to 58.
+    assert_eq!(doctored(|facts| of_second(facts, "ended", 58.0)), []);
+    assert_eq!(doctored(|facts| of_second(facts, "ended", 44.0)), []);
+    assert_eq!(doctored(|facts| of_second(facts, "ended", 42.0)), [HarmKind::DecisionDropped]);
+    assert_eq!(doctored(|facts| of_second(facts, "undone", 13.0)), [HarmKind::DecisionDropped]);
+    // slurmctld, killed, forgot that it ran.
+    let forgotten = doctored(|facts| {
+        of_second(facts, "undone", 20.0);
+        let broken = Broken::Process(Part::Slurmctld, How::Kill);
+        facts.outages.push(Outage { broken, span: Span { from: 14.0, until: 15.0 } });
+    });
+    assert_eq!(forgotten, []);
+}
+
+/// It ends so much later.
+fn later_end(job: &mut Job, seconds: f64) {
+    let (start, allocation) = (&mut job.starts[0], &mut job.allocations[0]);
+    start.ended_at = start.ended_at.map(|at| at + seconds);
+    allocation.until = allocation.until.map(|at| at + seconds);
+}
