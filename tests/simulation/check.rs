@@ -8,11 +8,11 @@ use pillion_core::invariant::{Occupant, Violation, check_occupants};
 use pillion_core::mark::Mark;
 use pillion_core::{GresType, JobStart, NodeName};
 use pillion_fake_slurm::FakeCall;
-use pillion_scheduler::scan::Scan;
+use pillion_scheduler::scan::{Scan, mark_of};
 use pillion_scheduler::view::occupants;
 use pillion_slurm::{JobState, Slurm};
-use pillion_store::RequeueCause;
 use pillion_store::prelude::*;
+use pillion_store::{Decision, RequeueCause};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -148,7 +148,9 @@ impl World {
 
     /// P-2, P-3, R-2 over what runs; a start without a decision must not have got a mechanism.
     async fn check_neighbours(&mut self) {
-        let decisions = self.store.active_decisions().await.unwrap_or_default();
+        let answer = self.store.active_decisions().await;
+        let is_answered = answer.is_ok();
+        let decisions = answer.unwrap_or_default();
         let jobs = self.slurm.open_jobs().into_iter().map(Into::into).collect();
         let nodes = self.slurm.nodes().await.unwrap_or_default();
         let scan = Scan::new(self.now, jobs, nodes, &["shared".to_owned()], 0);
@@ -179,6 +181,10 @@ impl World {
             assert!(all.len() <= TENANTS_MAX as usize || are_copies, "{place:?}: {all:?}");
         }
         self.check_sets(&with_decision);
+        // A store that fails says nothing.
+        if is_answered {
+            self.check_remembered(&scan, &decisions);
+        }
         self.tenants_peak = tenants.into_values().map(|all| all.len()).fold(self.tenants_peak, usize::max);
         for node in &self.nodes {
             let shared = node.running.iter().filter(|run| run.is_shared()).count();
@@ -188,6 +194,25 @@ impl World {
 }
 
 impl World {
+    /// Who runs as it was decided stands in the store as a tenant, or the next plan gives its place to others and nobody judges what comes
+    /// of it.
+    fn check_remembered(&self, scan: &Scan, decisions: &[Decision]) {
+        let members = decisions.iter().flat_map(|decision| &decision.members);
+        let active: BTreeSet<JobStart> =
+            members.filter(|member| member.state.is_active()).map(|member| member.plan.start).collect();
+        for run in self.nodes.iter().flat_map(|node| &node.running).filter(|run| run.is_shared()) {
+            let job = scan.job_of(run.start).filter(|job| job.state == JobState::Running);
+            let Some(released_at) = job.and_then(mark_of).and_then(|mark| mark.lease_epoch) else { continue };
+            // Of what was released before that the store may know nothing.
+            let is_known = self.forgot_stored.is_none_or(|at| released_at > at.epoch());
+            assert!(
+                !is_known || active.contains(&run.start),
+                "{} runs as it was decided, and its decision was dropped",
+                run.start
+            );
+        }
+    }
+
     /// Beside an interactive job there are guests only.
     fn check_sessions(&mut self, occupants: &[Occupant]) {
         let sessions = occupants.iter().filter(|one| self.is_session(one.job_id));

@@ -218,7 +218,7 @@ impl Site {
                 for node in &mut self.nodes {
                     self.scheduler.talk(node, REPORTS_MAX, false).await;
                 }
-                self.scheduler.tick_all().await;
+                self.scheduler.tick_all(true).await;
             }
             if waiting.peek().is_none() && self.works.keys().all(|id| is_over(&self.slurm, *id)) {
                 break;

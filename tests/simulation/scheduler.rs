@@ -38,6 +38,9 @@ impl Scheduler {
     ) -> Self {
         let context = Arc::new(Context::new(clock, slurm, store, Arc::new(Agents::default()), settings));
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
+        // As the program does: what was decided before it is another's.
+        context.set_leading(false);
+        context.set_leading(true);
         Self {
             tasks: reconcilers::all(SCAN_PERIOD, &context, &engine),
             ingest: Ingest::new(Arc::clone(&context)),
@@ -56,9 +59,9 @@ impl Scheduler {
         self.tasks[which].reconciler.tick().await
     }
 
-    /// All of them once.
-    pub(crate) async fn tick_all(&self) {
-        for task in &self.tasks {
+    /// All of them once; where it does not look at Slurm, by what it saw before.
+    pub(crate) async fn tick_all(&self, looks: bool) {
+        for task in self.tasks.iter().filter(|task| looks || task.name != "watch") {
             let _ = task.reconciler.tick().await;
         }
     }

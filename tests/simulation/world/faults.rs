@@ -84,6 +84,7 @@ impl World {
         self.backups.truncate(which + 1);
         self.store.restore(&backup);
         self.forgot_stored_at.push(self.slurm.journal().len());
+        self.forgot_stored = Some(self.now);
         let starts_anew = self.rng.random_bool(0.5);
         if starts_anew {
             self.schedulers.clear();
@@ -197,7 +198,7 @@ impl World {
         self.note(format!("scheduler {leads} of two leads"));
     }
 
-    /// Ends all faults: one scheduler, agents, nodes and slurmctld up.
+    /// Ends all faults: one scheduler leads, agents, nodes and slurmctld are up.
     pub(crate) fn heal(&mut self) {
         self.note("healed");
         self.is_healed = true;
@@ -211,6 +212,9 @@ impl World {
         self.schedulers.truncate(1);
         if self.schedulers.is_empty() {
             self.start_scheduler();
+        }
+        if self.has_standby {
+            self.let_lead(0);
         }
         self.schedulers[0].context.set_leading(true);
         for node in &mut self.nodes {

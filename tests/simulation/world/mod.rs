@@ -32,6 +32,8 @@ use std::time::Duration;
 const BEGIN: u64 = 1_700_000_000;
 /// The bound that jobs are submitted with, in seconds.
 pub(crate) const BOUND_SECONDS: u64 = 120;
+/// A scheduler that stands by looks at Slurm every so many steps.
+const STANDBY_LOOKS_STEPS: u64 = 4;
 const JOBS_MAX: usize = 14;
 const WORKLOADS: [&str; 6] =
     ["resnet50-infer", "bert-small-batch", "gemm-hog", "spmv-bandwidth", "launch-bound", "llama-infer"];
@@ -72,6 +74,8 @@ pub(crate) struct World {
     backups: VecDeque<Copied>,
     /// How many calls Slurm had had whenever the store forgot something.
     pub(crate) forgot_stored_at: Vec<usize>,
+    /// When it last did.
+    pub(crate) forgot_stored: Option<UnixTime>,
     rescued_at: UnixTime,
     pub(crate) check_count: u64,
     /// What happened, for a failing seed.
@@ -96,6 +100,8 @@ pub(crate) struct World {
     pub(crate) sets_shared: usize,
     /// Whether devices are cut here.
     is_cut: bool,
+    /// Whether a second scheduler stands by to the end, which looks at Slurm less often than it does all else.
+    has_standby: bool,
     /// From here on nothing fails any more.
     is_healed: bool,
 }
@@ -169,6 +175,7 @@ impl World {
             saved: None,
             backups: VecDeque::new(),
             forgot_stored_at: Vec::new(),
+            forgot_stored: None,
             rescued_at: now,
             check_count: 0,
             log: Vec::new(),
@@ -183,6 +190,7 @@ impl World {
             accompanied_count: 0,
             sets_shared: 0,
             is_cut: false,
+            has_standby: seed % 3 == 1,
             is_healed: false,
         };
         world.start_scheduler();
@@ -306,16 +314,19 @@ impl World {
 
     /// An ordinary span of time without faults.
     pub(crate) async fn run_for(&mut self, seconds: u64) {
-        for _ in 0..seconds / 2 {
+        for step in 0..seconds / 2 {
             self.pass(Duration::from_secs(2));
             self.rescue().await;
             for place in 0..self.nodes.len() {
-                for scheduler in &mut self.schedulers {
+                // Agents go to who leads.
+                for scheduler in self.schedulers.iter_mut().filter(|scheduler| scheduler.context.is_leading())
+                {
                     scheduler.talk(&mut self.nodes[place], 1000, false).await;
                 }
             }
             for scheduler in &self.schedulers {
-                scheduler.tick_all().await;
+                let looks = scheduler.context.is_leading() || step.is_multiple_of(STANDBY_LOOKS_STEPS);
+                scheduler.tick_all(looks).await;
             }
             self.check().await;
         }
