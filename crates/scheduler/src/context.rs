@@ -15,7 +15,7 @@ use crate::pace::settings::PaceSettings;
 use crate::rules::Rule;
 use crate::scan::Scan;
 use crate::shadow::seen::ShadowSeen;
-use crate::step::Timeouts;
+use crate::step::{Timeouts, is_before};
 use crate::tick_error::TickError;
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use crate::view::{Combination, Watched};
@@ -153,6 +153,8 @@ impl Default for Settings {
 pub struct Board {
     /// The last scan.
     pub scan: Option<Arc<Scan>>,
+    /// Since when we lead; `None`: it was never said (tests), or we do not.
+    pub led_since: Option<UnixTime>,
     /// What is observed.
     pub observed: Arc<Observed>,
     /// What would be done with it.
@@ -401,10 +403,24 @@ impl Context {
     /// Whether we lead, or another scheduler does and we only watch. Who begins to lead scans anew first: an older scan may
     /// not show what the leader before did.
     pub fn set_leading(&self, leading: bool) {
-        if leading && !self.leading.load(Ordering::SeqCst) {
-            self.board_mut().scan = None;
+        if leading == self.is_leading() {
+            return;
+        }
+        let now = self.now();
+        {
+            let mut board = self.board_mut();
+            if leading {
+                board.scan = None;
+            }
+            board.led_since = leading.then_some(now);
         }
         self.leading.store(leading, Ordering::SeqCst);
+    }
+    /// Whether a scan of that moment shows what whoever led before us did.
+    pub(crate) fn shows_all_before_us(&self, at: UnixTime) -> bool {
+        let led_since = self.board().led_since;
+        // It was begun at the very moment at the earliest.
+        led_since.is_none_or(|since| at >= since) || !is_before(at, led_since)
     }
     /// Whether another scheduler is known to lead: agents belong to that one.
     pub fn set_following(&self, following: bool) {

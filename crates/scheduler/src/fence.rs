@@ -9,6 +9,9 @@ use pillion_slurm::{Job, SlurmError, updates};
 use std::time::Duration;
 use tracing::error;
 
+/// Why it refuses to release a job that was released already, in its own words.
+pub(crate) const HAS_LEASE: &str = "the job has a lease";
+
 /// How long a fence is believed in that was met: the site's script may be changed at any time.
 const FRESH: Duration = Duration::from_mins(1);
 

@@ -52,7 +52,8 @@ impl Release {
         Self { context, asked: Mutex::default(), releases_left: AtomicUsize::new(0) }
     }
 
-    /// Takes every active decision as far as it can go now, then puts back leases that nobody stands behind.
+    /// Takes every active decision as far as it can go now, then puts back leases that nobody stands behind. Who does not lead carries
+    /// nothing on: his scans may be older than what the leader did, and he cannot know.
     ///
     /// # Errors
     /// The first [`TickError`]; the other decisions were still tried.
@@ -63,6 +64,9 @@ impl Release {
         let decisions = Arc::new(self.context.store.active_decisions().await?);
         let drains = self.context.store.drains().await?;
         self.context.board_mut().active = Arc::clone(&decisions);
+        if !self.context.is_leading() {
+            return Ok(());
+        }
         let all = decisions.as_slice();
         let mut groups: BTreeMap<DecisionId, Vec<&Decision>> = BTreeMap::new();
         for decision in all {
@@ -97,6 +101,7 @@ impl Release {
             let tried_at = self.context.board().tried.get(&member.plan.start).copied();
             let launched_at = self.context.board().launched.get(&member.plan.start).copied();
             let is_stopped = self.context.board().stopped.contains_key(&decision.node);
+            let led_since = self.context.board().led_since;
             let around = Surroundings {
                 scan,
                 agent_connected: self.context.agents.is_connected(&decision.node),
@@ -105,6 +110,7 @@ impl Release {
                 tried_at,
                 launched_at,
                 scan_is_stale: !self.context.is_fresh(scan),
+                led_since,
                 releases_allowed: self.context.is_active() && !is_stopped,
             };
             let step = next(decision, member, around, self.context.settings.timeouts);
@@ -223,11 +229,14 @@ impl Release {
         }
         match answer {
             Ok(()) => {
-                self.step(decision, member, MemberState::Released, at).await?;
-                context.tally.released();
-                info!(job_id = %job.id, decision_id = %decision.id, node = %decision.node, "released");
+                if self.step(decision, member, MemberState::Released, at).await? {
+                    context.tally.released();
+                    info!(job_id = %job.id, decision_id = %decision.id, node = %decision.node, "released");
+                }
                 Ok(())
             }
+            // An earlier call of ours or of another scheduler's came first: the next scan tells whose lease that is.
+            Err(SlurmError::Fenced { reason, .. }) if reason == fence::HAS_LEASE => Ok(()),
             Err(SlurmError::Fenced { reason, .. }) => {
                 let reason = format!("it changed before it was released: {reason}");
                 self.give_up(decision, member, EventKind::Dropped, reason, true).await

@@ -21,13 +21,14 @@ use pillion_config::Scheduler;
 use pillion_core::SystemClock;
 use pillion_slurm::command::{CommandSettings, CommandSlurm};
 use pillion_store::Store;
-use pillion_store::postgres::PgStore;
+use pillion_store::postgres::{Leadership, PgStore};
 use pillion_store::private_postgres::PrivatePostgres;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -73,7 +74,8 @@ pub async fn run(
         warn!(partitions = ?unwatched, "first runs stay alone: policy.first_runs = \"host\" needs a watch that acts in every partition of the pool");
     }
     context.set_leading(false);
-    tasks.spawn(lead(Arc::clone(&context), Arc::clone(&store), stop.clone()));
+    let lock = Arc::default();
+    tasks.spawn(lead(Arc::clone(&context), Arc::clone(&store), Arc::clone(&lock), stop.clone()));
     info!(mode = config.mode.as_str(), pool = ?config.pool.partitions, tcp = %config.listen.tcp, "scheduler runs");
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
@@ -81,6 +83,8 @@ pub async fn run(
             stop.cancel();
         }
     }
+    // Nobody else leads before the last of our calls has been answered.
+    drop(lock);
     let _ = std::fs::remove_file(behind_link(&config.listen.socket));
     // Every task has ended, so nobody else holds it.
     if let Some(postgres) = postgres.and_then(Arc::into_inner) {
@@ -112,13 +116,21 @@ async fn keep_postgres(postgres: Arc<PrivatePostgres>, stop: CancellationToken) 
     }
 }
 
-/// Leads whenever nobody else does: reconcilers act only then.
-async fn lead(context: Arc<Context>, store: Arc<PgStore>, stop: CancellationToken) {
+/// Leads whenever nobody else does: reconcilers act only then. Told to stop, it keeps the lock for `kept`, because what was begun
+/// goes on until it is done.
+async fn lead(
+    context: Arc<Context>,
+    store: Arc<PgStore>,
+    kept: Arc<Mutex<Option<Leadership>>>,
+    stop: CancellationToken,
+) {
     let second = Duration::from_secs(1);
+    let mut kept = kept.lock().await;
     let campaign = async {
         loop {
             match store.try_lead().await {
-                Ok(Some(mut leadership)) => {
+                Ok(Some(leadership)) => {
+                    let leadership = kept.insert(leadership);
                     info!("leading");
                     context.set_following(false);
                     context.set_leading(true);
@@ -126,6 +138,7 @@ async fn lead(context: Arc<Context>, store: Arc<PgStore>, stop: CancellationToke
                         tokio::time::sleep(second).await;
                     }
                     context.set_leading(false);
+                    *kept = None;
                     warn!("not leading any more: the connection to the database broke");
                 }
                 Ok(None) => {
@@ -138,6 +151,7 @@ async fn lead(context: Arc<Context>, store: Arc<PgStore>, stop: CancellationToke
         }
     };
     tokio::select! { () = stop.cancelled() => {} () = campaign => {} }
+    context.set_leading(false);
 }
 
 /// The store that is configured, and our own Postgres where that is it, with a sentence on where it is.

@@ -45,8 +45,13 @@ impl Engine {
     /// [`TickError`] where the store did not answer. A plan that came too late is no error.
     pub async fn tick(&self) -> Result<(), TickError> {
         if !self.context.is_active() {
-            // Whoever leads meanwhile writes down what he finds.
+            // Whoever leads meanwhile writes down what he finds, and what we last said of jobs is not true any more.
             *self.written() = Written::default();
+            let mut board = self.context.board_mut();
+            board.reasons.clear();
+            board.reason_counts.clear();
+            board.set_apart.clear();
+            board.let_go = LetGoTurns::default();
             return Ok(());
         }
         let begun = Instant::now();

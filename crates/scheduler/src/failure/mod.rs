@@ -42,12 +42,14 @@ impl Judge {
         Self { context }
     }
 
-    /// Judges the runs whose end has become known since.
+    /// Judges the runs whose end has become known since. Only who leads does: he knows whom he was about to end.
     ///
     /// # Errors
     /// [`TickError`] where the store did not answer.
     pub async fn tick(&self) -> Result<(), TickError> {
-        let Some(scan) = self.context.fresh_scan() else { return Ok(()) };
+        let Some(scan) = self.context.fresh_scan().filter(|_| self.context.is_leading()) else {
+            return Ok(());
+        };
         for run in self.context.store.unjudged_runs(RUNS_PER_TICK).await? {
             let Err(error) = self.judge(&run, &scan).await else { continue };
             let (start, gres_type) = (run.summary.start, &run.summary.gres_type);

@@ -56,11 +56,15 @@ impl Profile {
         Self { context }
     }
 
-    /// Profiles what was summarised since. A run that cannot be profiled is marked so and passed over.
+    /// Profiles what was summarised since. A run that cannot be profiled is marked so and passed over. Only who leads does: what
+    /// was measured of a run while it ran is in his memory.
     ///
     /// # Errors
     /// [`TickError`] where the store did not answer.
     pub async fn tick(&self) -> Result<(), TickError> {
+        if !self.context.is_leading() {
+            return Ok(());
+        }
         for run in self.context.store.unprofiled_runs(RUNS_PER_TICK).await? {
             let Err(error) = self.profile(&run).await else { continue };
             let lesson = Lesson::nothing(format!("it cannot be profiled: {}", report(&error)));

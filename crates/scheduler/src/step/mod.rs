@@ -40,8 +40,10 @@ pub struct Surroundings<'a> {
     pub tried_at: Option<UnixTime>,
     /// When its node said that it has begun this start.
     pub launched_at: Option<UnixTime>,
-    /// Whether Slurm has to be asked again before anything is released (the last scan is too old).
+    /// Whether Slurm has to be asked again before anything is done (the last scan is too old).
     pub scan_is_stale: bool,
+    /// Since when this scheduler leads; `None`: nobody led before it.
+    pub led_since: Option<UnixTime>,
     /// Whether the scheduler is to release at all now (mode, supported Slurm, no violation on the node).
     pub releases_allowed: bool,
 }
@@ -86,21 +88,36 @@ pub enum Next {
 
 /// Chooses the next step of `member`.
 pub fn next(decision: &Decision, member: &Member, around: Surroundings<'_>, timeouts: Timeouts) -> Next {
-    let Some(job) = around.scan.jobs.get(&member.plan.start.job_id) else {
-        return vanished(member, around);
+    if around.scan_is_stale || is_ahead_of_scan(member, around) {
+        return Next::Wait;
+    }
+    let next = match (around.scan.jobs.get(&member.plan.start.job_id), member.state) {
+        (None, _) => vanished(member, around),
+        (Some(job), MemberState::Planned) => planned(decision, member, job, around, timeouts),
+        (Some(job), MemberState::Released) => released(decision, member, job, around, timeouts),
+        (Some(job), MemberState::Running) => running(member, job, around),
+        (Some(_), MemberState::Ended | MemberState::Undone) => Next::Wait,
     };
-    match member.state {
-        MemberState::Planned => planned(decision, member, job, around, timeouts),
-        MemberState::Released => released(decision, member, job, around, timeouts),
-        MemberState::Running => running(member, job, around),
-        MemberState::Ended | MemberState::Undone => Next::Wait,
+    match next {
+        // It is carried on by the scan that it was planned on, and given up by none that is older: another scheduler may have seen more.
+        Next::Drop { .. } | Next::Undo(_) | Next::Ended(_)
+            if predates(around.scan, Some(decision.created_at)) =>
+        {
+            Next::Wait
+        }
+        next => next,
     }
 }
 
+/// Whether something was done to the member that the scan may not show yet, by us or by whoever led meanwhile: it says nothing of it then.
+/// The lease names the moment before the update, which Slurm may still have carried out when the scan was taken.
+fn is_ahead_of_scan(member: &Member, around: Surroundings<'_>) -> bool {
+    // Slurm tells whole seconds.
+    let started_at = member.started_at.map(|at| at + Duration::from_secs(1));
+    [member.released_at, started_at, around.tried_at].into_iter().any(|since| predates(around.scan, since))
+}
+
 fn vanished(member: &Member, around: Surroundings<'_>) -> Next {
-    if around.scan_is_stale {
-        return Next::Wait;
-    }
     match member.state {
         MemberState::Planned => gone("the job is gone".to_owned()),
         MemberState::Released | MemberState::Running => Next::Ended(around.scan.at),
@@ -150,15 +167,9 @@ fn planned(
     around: Surroundings<'_>,
     timeouts: Timeouts,
 ) -> Next {
-    if predates(around.scan, around.tried_at) {
-        return Next::Wait;
-    }
     // The release arrived, whatever we were told of it, and it may even run by now.
     if let Some(lease) = own_lease(member, job) {
         return Next::AdoptRelease(lease);
-    }
-    if around.scan_is_stale {
-        return Next::Wait;
     }
     if let Some(reason) = no_longer_waits(member, job) {
         return gone(reason);
@@ -172,21 +183,33 @@ fn planned(
     if !around.releases_allowed {
         return Next::Wait;
     }
-    // A hold or a dependency that came after the plan: the place is for others.
-    if let Some(reason) = held_reason(job, around.scan) {
-        return gone(reason);
-    }
-    if let Some(obstacle) = place_obstacle(decision, around) {
-        return gone(obstacle);
-    }
     let is_old = around.scan.at.seconds_since(decision.created_at) > timeouts.plan_age_max.as_secs_f64();
-    match (member.prepared_at, around.host) {
-        (_, Host::Gone) => gone("its host did not stay".to_owned()),
-        (_, Host::Expected) => Next::Wait,
-        _ if is_old => gone("the plan grew old before it was carried out".to_owned()),
-        (None, _) => Next::Prepare,
-        (Some(_), _) => Next::Release,
+    let why_not = match around.host {
+        Host::Gone => Some("its host did not stay".to_owned()),
+        Host::NotNeeded | Host::Running if is_old => {
+            Some("the plan grew old before it was carried out".to_owned())
+        }
+        Host::NotNeeded | Host::Running | Host::Expected => None,
+    };
+    // A hold or a dependency that came after the plan: the place is for others.
+    let why_not = held_reason(job, around.scan).or_else(|| place_obstacle(decision, around)).or(why_not);
+    match (why_not, member.prepared_at, around.host) {
+        (Some(_), ..) if is_others_to_settle(decision, around) => Next::Wait,
+        (Some(reason), ..) => gone(reason),
+        (None, _, Host::Expected) => Next::Wait,
+        (None, None, _) => Next::Prepare,
+        // Where an earlier call comes first, the fence refuses this one, and it is adopted.
+        (None, Some(_), _) => Next::Release,
     }
+}
+
+/// Whether whoever led before us, or we before we died, may have released it a moment ago with a call that Slurm has not carried out yet.
+/// And the agents come to us one after the other: that one is missing says nothing so soon.
+fn is_others_to_settle(decision: &Decision, around: Surroundings<'_>) -> bool {
+    around.led_since.is_some_and(|since| {
+        let settled_at = since + Duration::from_secs_f64(CALL_SECONDS_MAX);
+        decision.created_at <= since && is_before(around.scan.at, Some(settled_at))
+    })
 }
 
 /// A job that was not touched, and may be planned again at once.
@@ -207,10 +230,6 @@ fn released(
     around: Surroundings<'_>,
     timeouts: Timeouts,
 ) -> Next {
-    // The lease names the moment before the update: a scan may have been taken while Slurm still carried it out.
-    if predates(around.scan, member.released_at) || predates(around.scan, around.tried_at) {
-        return Next::Wait;
-    }
     let restarted = job.restart_count != member.plan.start.restart_count;
     match &job.state {
         // Not this start any more: it ran, however shortly. Its pin is reset as a lost lease.
@@ -289,8 +308,9 @@ fn own_lease(member: &Member, job: &Job) -> Option<u64> {
     mark.lease_epoch.filter(|_| same_start)
 }
 
-/// A call of Slurm is given up after ten seconds, unless `slurm.timeout_seconds` says otherwise, and is none any more a few later.
-const CALL_SECONDS_MAX: f64 = 15.0;
+/// A release changes nothing any more so long after it was begun: `pillion.lua` refuses one that comes after `LEASE_SECONDS`, and clocks differ
+/// by a few. How long its call may take (`slurm.timeout_seconds`), and whether it outlives who made it, does not matter then.
+const CALL_SECONDS_MAX: f64 = 35.0;
 
 /// A time further ahead than this can only come from a clock that was set back.
 const CLOCK_STEP_SECONDS: f64 = 60.0;

@@ -18,16 +18,7 @@ fn step_with(
     change: impl FnOnce(&mut Surroundings<'_>),
 ) -> Next {
     let scan = scan(job, availability);
-    let mut around = Surroundings {
-        scan: &scan,
-        agent_connected: true,
-        drain: None,
-        host: Host::NotNeeded,
-        tried_at: None,
-        launched_at: None,
-        scan_is_stale: false,
-        releases_allowed: true,
-    };
+    let mut around = nothing_else(&scan);
     change(&mut around);
     next(&decision(member), member, around, Timeouts::default())
 }
@@ -182,14 +173,89 @@ fn who_did_not_release_it_himself_waits_until_the_release_must_be_over() {
         let released = Member { released_at: Some(at(released_at)), ..member(MemberState::Released) };
         step(&released, Some(job(JobState::Pending)))
     };
-    assert_eq!((seen(NOW - 1), seen(NOW - 15)), (Next::Wait, Next::Wait));
-    assert!(matches!(seen(NOW - 16), Next::Drop { .. }));
+    assert_eq!((seen(NOW - 1), seen(NOW - 35)), (Next::Wait, Next::Wait));
+    assert!(matches!(seen(NOW - 36), Next::Drop { .. }));
+    let lua = include_str!("../../../../deploy/slurm/pillion.lua");
+    assert!(lua.contains("local LEASE_SECONDS = 30 "), "CALL_SECONDS_MAX hangs on it");
     // An earlier try of our own says nothing of it.
     let released = Member { released_at: Some(at(NOW - 5)), ..member(MemberState::Released) };
     let tried_before = step_with(&released, Some(job(JobState::Pending)), NodeAvailability::Up, |around| {
         around.tried_at = Some(at(NOW - 9));
     });
     assert_eq!(tried_before, Next::Wait);
+}
+
+#[test]
+fn a_scan_that_is_older_than_what_was_done_since_gives_nothing_up() {
+    // The leader's scans are newer than those of whoever led before, or is about to.
+    let pending = || Some(job(JobState::Pending));
+    let running = |started_at| Member { started_at: Some(at(started_at)), ..member(MemberState::Running) };
+    assert_eq!(step(&running(NOW + 1), pending()), Next::Wait, "it waits in this scan, and runs by now");
+    // Slurm tells whole seconds.
+    assert_eq!((step(&running(NOW), pending()), step(&running(NOW), None)), (Next::Wait, Next::Wait));
+    assert_eq!(step(&running(NOW - 2), pending()), Next::Ended(at(NOW)));
+    let stale = |member: &Member, job| {
+        step_with(member, job, NodeAvailability::Up, |around| around.scan_is_stale = true)
+    };
+    let released = Member { released_at: Some(at(NOW - 50)), ..member(MemberState::Released) };
+    for member in [running(NOW - 90), released, member(MemberState::Planned)] {
+        assert_eq!((stale(&member, None), stale(&member, pending())), (Next::Wait, Next::Wait));
+    }
+}
+
+#[test]
+fn a_decision_that_the_scan_cannot_know_is_carried_on_and_not_given_up() {
+    let scan_at = |seconds_before: u64, job| {
+        let mut scan = scan(job, NodeAvailability::Up);
+        scan.at = at(NOW - 5 - seconds_before);
+        scan
+    };
+    let planned = Member { prepared_at: Some(at(NOW)), ..member(MemberState::Planned) };
+    let step = |scan: &Scan| next(&decision(&planned), &planned, nothing_else(scan), Timeouts::default());
+    assert_eq!(step(&scan_at(1, None)), Next::Wait, "it was submitted since");
+    assert_eq!(step(&scan_at(1, Some(job(JobState::Running)))), Next::Wait);
+    assert_eq!(step(&scan_at(1, Some(job(JobState::Pending)))), Next::Release, "the fence knows better");
+}
+
+/// A scheduler for which nothing stands in the way.
+fn nothing_else(scan: &Scan) -> Surroundings<'_> {
+    Surroundings {
+        scan,
+        agent_connected: true,
+        drain: None,
+        host: Host::NotNeeded,
+        tried_at: None,
+        launched_at: None,
+        scan_is_stale: false,
+        led_since: None,
+        releases_allowed: true,
+    }
+}
+
+#[test]
+fn who_begins_to_lead_gives_no_plan_up_that_may_have_been_released_a_moment_ago() {
+    let planned = Member { prepared_at: Some(at(NOW - 1)), ..member(MemberState::Planned) };
+    let (up, pending) = (NodeAvailability::Up, || Some(job(JobState::Pending)));
+    let missing = |led_since| {
+        step_with(&planned, pending(), up.clone(), |around| {
+            (around.agent_connected, around.led_since) = (false, Some(at(led_since)));
+        })
+    };
+    // It was made five seconds before this scan.
+    assert_eq!((missing(NOW - 1), missing(NOW - 5)), (Next::Wait, Next::Wait));
+    assert!(matches!(missing(NOW - 6), Next::Drop { .. }), "our own plan");
+    let older = |led_since| {
+        let decision = Decision { created_at: at(NOW - 50), ..decision(&planned) };
+        let scan = scan(pending(), NodeAvailability::Unavailable("DRAIN".into()));
+        let around = Surroundings { led_since: Some(at(led_since)), ..nothing_else(&scan) };
+        next(&decision, &planned, around, Timeouts::default())
+    };
+    assert_eq!(older(NOW - 35), Next::Wait);
+    assert!(matches!(older(NOW - 36), Next::Drop { .. }));
+    // What is certain is certain at once, and what is in nobody's way goes on.
+    let led = |around: &mut Surroundings<'_>| around.led_since = Some(at(NOW - 1));
+    assert!(matches!(step_with(&planned, None, up.clone(), led), Next::Drop { .. }), "cancelled");
+    assert_eq!(step_with(&planned, pending(), up, led), Next::Release);
 }
 
 #[test]
@@ -247,16 +313,7 @@ fn nothing_is_released_to_a_drained_device_and_who_runs_there_goes_on() {
     let drain = Drain { place, by: "alice".to_owned(), reason: "fan noise".to_owned(), since: at(NOW - 1) };
     let step = |member: &Member, job: Job| {
         let scan = scan(Some(job), NodeAvailability::Up);
-        let around = Surroundings {
-            scan: &scan,
-            agent_connected: true,
-            drain: Some(&drain),
-            host: Host::NotNeeded,
-            tried_at: None,
-            launched_at: None,
-            scan_is_stale: false,
-            releases_allowed: true,
-        };
+        let around = Surroundings { drain: Some(&drain), ..nothing_else(&scan) };
         next(&decision(member), member, around, Timeouts::default())
     };
     let why = || "n1:g1 is drained by alice: fan noise".to_owned();

@@ -46,6 +46,11 @@ impl Ledger {
         Self { context, hasher: RandomState::new(), memory: Mutex::default() }
     }
 
+    /// Forgets what it has seen: while another scheduler leads, that one writes.
+    pub(super) fn forget(&self) {
+        *self.lock() = Memory::default();
+    }
+
     /// Writes down what is new in a scan.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 mod ledger;
 
 use crate::context::Context;
-use crate::scan::Scan;
+use crate::scan::{Scan, mark_of};
 use crate::tick_error::TickError;
 use crate::view::occupants;
 use ledger::Ledger;
@@ -12,7 +12,7 @@ use pillion_core::event::EventKind;
 use pillion_core::invariant::{Violation, check_occupants};
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
 use pillion_slurm::updates::{FORGOTTEN_PAUSE, RESTART_PAUSE};
-use pillion_slurm::{JobState, JobsScan};
+use pillion_slurm::{Job, JobState, JobsScan};
 use pillion_store::Event;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,17 +49,30 @@ impl Watch {
             context.board_mut().slurm_version = Some(version);
         }
         self.ask_privacy().await?;
-        let at = context.now();
-        let pool = &context.settings.pool;
-        // Without a pool nothing is managed, and Slurm would take no partition for all of them.
-        let answer = if pool.is_empty() {
-            JobsScan::default()
-        } else {
-            context.slurm.jobs(pool).await.map_err(TickError::slurm("read the queue"))?
+        let before = context.board().scan.clone();
+        let mut scan = match before.as_deref() {
+            Some(before) => {
+                self.recall_launches(before).await?;
+                self.look().await?
+            }
+            None => self.look().await?,
         };
-        let nodes = context.slurm.nodes().await.map_err(TickError::slurm("read the nodes"))?;
-        let scan = Arc::new(Scan::new(at, answer.jobs, nodes, pool, answer.dropped_line_count));
-        self.ledger.write_down(&scan).await?;
+        // What was recalled says something of a later scan only.
+        if before.is_none() && self.recall_launches(&scan).await? {
+            scan = self.look().await?;
+        }
+        let scan = Arc::new(scan);
+        // Who began to lead while this was read scans anew.
+        if !context.shows_all_before_us(scan.at) {
+            context.nudges.watch.notify_one();
+            return Ok(());
+        }
+        // Two who wrote the same rows would put an older scan over a newer one.
+        if context.is_leading() {
+            self.ledger.write_down(&scan).await?;
+        } else {
+            self.ledger.forget();
+        }
         context.board_mut().dropped_line_count += scan.dropped_line_count;
         let is_first = self.hang(&scan);
         self.check(&scan, is_first).await?;
@@ -69,6 +82,44 @@ impl Watch {
         context.nudges.requeue.notify_one();
         context.nudges.names.notify_one();
         Ok(())
+    }
+
+    async fn look(&self) -> Result<Scan, TickError> {
+        let (context, at) = (&self.context, self.context.now());
+        let pool = &context.settings.pool;
+        // Without a pool nothing is managed, and Slurm would take no partition for all of them.
+        let answer = if pool.is_empty() {
+            JobsScan::default()
+        } else {
+            context.slurm.jobs(pool).await.map_err(TickError::slurm("read the queue"))?
+        };
+        let nodes = context.slurm.nodes().await.map_err(TickError::slurm("read the nodes"))?;
+        Ok(Scan::new(at, answer.jobs, nodes, pool, answer.dropped_line_count))
+    }
+
+    /// Asks the store for starts that a node told of before we led: those that wait in this scan with a lease from before. `true`: it knew
+    /// of some.
+    async fn recall_launches(&self, scan: &Scan) -> Result<bool, TickError> {
+        let context = &self.context;
+        let due = {
+            let board = context.board();
+            let Some(led_since) = board.led_since else { return Ok(false) };
+            due_for_recall(scan, led_since, &board.launched)
+        };
+        let mut is_any = false;
+        for start in due {
+            let launches = context.store.launches(start).await;
+            match launches {
+                Ok(launches) if launches.is_empty() => {}
+                Ok(_) => {
+                    let now = context.now();
+                    context.board_mut().launched.insert(start, now);
+                    is_any = true;
+                }
+                Err(error) => context.pass_over("watch", start, error.into())?,
+            }
+        }
+        Ok(is_any)
     }
 
     /// What users may see of each other is asked again now and then: slurm.conf may be read anew at any time.
@@ -122,10 +173,15 @@ impl Watch {
         is_first
     }
 
-    /// Checks what Slurm says against the invariants; a violation stops releases on its node until it is gone.
+    /// Checks what Slurm says against the invariants; a violation stops releases on its node until it is gone. Who only watches
+    /// releases nothing, and would tell of every violation a second time.
     async fn check(&self, scan: &Scan, is_first: bool) -> Result<(), TickError> {
+        if !self.context.is_leading() {
+            self.context.board_mut().stopped.clear();
+            return Ok(());
+        }
         // Whoever runs under a decision of ours was released from the board's. Those of another scheduler stand in the store.
-        let decisions = if is_first || !self.context.is_leading() {
+        let decisions = if is_first {
             Arc::new(self.context.store.active_decisions().await?)
         } else {
             Arc::clone(&self.context.board().active)
@@ -153,6 +209,20 @@ impl Watch {
         }
         Ok(())
     }
+}
+
+/// Starts that wait with a lease from before we led, and of which no node has told us.
+fn due_for_recall(
+    scan: &Scan,
+    led_since: UnixTime,
+    launched: &BTreeMap<JobStart, UnixTime>,
+) -> Vec<JobStart> {
+    let waiting = scan.jobs.values().filter(|job| job.state == JobState::Pending);
+    let of_before = waiting.filter(|job| {
+        let lease = mark_of(job).and_then(|mark| mark.lease_epoch);
+        lease.is_some_and(|lease| lease <= led_since.epoch())
+    });
+    of_before.map(Job::start).filter(|start| !launched.contains_key(start)).collect()
 }
 
 /// Starts that a node had begun before this scan, and that wait in it all the same: slurmctld was killed and has forgotten its last
