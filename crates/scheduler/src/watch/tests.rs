@@ -3,10 +3,13 @@
 use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;
-use crate::testing::{NOW, at, hello};
+use crate::testing::{self, NOW, at, hello};
 use pillion_core::ManualClock;
+use pillion_core::mark::Mark;
+use pillion_core::report::{Launch, Report, ReportBody};
 use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_memory_store::MemoryStore;
+use pillion_slurm::NodeAvailability;
 
 /// A pool of the node n1, and nothing seen of it yet.
 fn world() -> (Arc<FakeSlurm>, Arc<Context>) {
@@ -69,4 +72,60 @@ async fn what_slurm_forgot_to_have_started_is_left_alone_for_a_moment_and_once()
     context.board_mut().cooling.clear();
     watch.tick().await.unwrap();
     assert!(context.board().cooling.is_empty(), "it waits no second time for it");
+}
+
+/// A job that waits with the lease of an earlier scheduler, which had heard its node begin it.
+async fn told_before(slurm: &FakeSlurm, context: &Context) -> JobStart {
+    let mark = Mark { original_gres: "gpu:1".into(), ..Mark::default() };
+    let job = FakeJob {
+        gres: "shard:g0:40".to_owned(),
+        required_nodes: vec![NodeName::new("n1")],
+        admin_comment: mark.leased(at(NOW - 20), 0).to_string(),
+        ..FakeJob::default()
+    };
+    let start = JobStart { job_id: slurm.submit(job), restart_count: 0 };
+    let launch = Launch {
+        at: at(NOW - 19),
+        start,
+        step_id: 0,
+        decision_id: None,
+        gres_types: vec![GresType::new("g0")],
+        profile_name: None,
+    };
+    let body = ReportBody::Launch(launch);
+    let report = Report { sequence: 1, body };
+    context.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
+    start
+}
+
+#[tokio::test]
+async fn what_slurm_forgot_is_known_to_who_leads_next_as_well() {
+    let (slurm, context) = world();
+    slurm.set_node_flag(&NodeName::new("n1"), Some("DRAIN"));
+    let start = told_before(&slurm, &context).await;
+    context.set_leading(false);
+    context.set_leading(true);
+    Watch::new(Arc::clone(&context)).tick().await.unwrap();
+    assert!(context.board().launched.contains_key(&start));
+}
+
+#[tokio::test]
+async fn who_only_watches_writes_no_rows_and_tells_of_no_violation() {
+    let (slurm, context) = world();
+    let mark = Mark { workload_digest: "w".into(), ..Mark::default() };
+    let job = slurm.submit(FakeJob { admin_comment: mark.to_string(), ..FakeJob::default() });
+    let watch = Watch::new(Arc::clone(&context));
+    let holder =
+        Job { gres: "gpu:1".into(), nodes: vec![NodeName::new("n1")], ..testing::job(JobState::Running) };
+    let violating = testing::scan(Some(holder), NodeAvailability::Up);
+    let known = async || context.store.jobs(&[job]).await.unwrap().len();
+    context.set_leading(false);
+    watch.tick().await.unwrap();
+    watch.check(&violating, false).await.unwrap();
+    assert_eq!((known().await, context.board().violation_count), (0, 0));
+    assert!(context.board().scan.is_some(), "it answers questions");
+    context.set_leading(true);
+    watch.tick().await.unwrap();
+    watch.check(&violating, false).await.unwrap();
+    assert_eq!((known().await, context.board().violation_count), (1, 1), "what it saw before it led as well");
 }

@@ -4,21 +4,24 @@ use crate::agents::Agents;
 use crate::context::{Context, Settings};
 use crate::release::Release;
 use crate::renew::Renew;
+use crate::scan::{Scan, mark_of};
 use crate::testing::{NOW, at, device, member, new_decision};
 use crate::watch::Watch;
 use async_trait::async_trait;
 use pillion_core::decision::MemberState;
 use pillion_core::mark::Mark;
 use pillion_core::report::{AgentHello, ToAgent};
-use pillion_core::{DecisionId, JobStart, ManualClock, SlurmJobId, UnixTime};
+use pillion_core::{DecisionId, GresType, JobStart, ManualClock, NodeName, SlurmJobId, UnixTime};
 use pillion_fake_slurm::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_memory_store::MemoryStore;
+use pillion_slurm::updates;
 use pillion_slurm::{
     JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
 };
 use pillion_store::NewMember;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// Slurm's double behind a slow line: an update may be kept on its way, so that others overtake it.
@@ -76,6 +79,7 @@ impl Slurm for SlowSlurm {
 /// A job that waits, whose renewal is due, and which is planned on a node whose agent is ready for it.
 pub(super) struct World {
     pub(super) context: Arc<Context>,
+    clock: Arc<ManualClock>,
     slurm: Arc<SlowSlurm>,
     pub(super) job: SlurmJobId,
     decision: DecisionId,
@@ -105,10 +109,10 @@ impl World {
         let (_, inbox) = agents.connect(&hello(), at(NOW));
         let (clock, store) = (Arc::new(ManualClock::new(at(NOW))), Arc::new(MemoryStore::new()));
         let foreign = Arc::clone(&slurm) as Arc<dyn Slurm>;
-        let context = Arc::new(Context::new(clock, foreign, store, Arc::new(agents), own));
+        let context = Arc::new(Context::new(Arc::clone(&clock) as _, foreign, store, Arc::new(agents), own));
         Watch::new(Arc::clone(&context)).tick().await.unwrap();
         let decision = plan(&context, job).await;
-        Self { context, slurm, job, decision, _inbox: inbox }
+        Self { context, clock, slurm, job, decision, _inbox: inbox }
     }
 
     fn renew(&self) -> Renew {
@@ -215,6 +219,39 @@ async fn a_job_that_its_user_held_or_moved_since_the_scan_is_left_alone() {
 enum Change {
     Held,
     Moved,
+}
+
+#[tokio::test]
+async fn who_does_not_lead_carries_nothing_on_and_gives_nothing_up() {
+    let world = World::new().await;
+    world.context.set_leading(false);
+    // By a scan in which nothing is there any more.
+    let empty = Scan::new(at(NOW + 1), Vec::new(), Vec::new(), &["shared".to_owned()], 0);
+    let seen = world.context.board().scan.clone().unwrap();
+    for scan in [seen, Arc::new(empty)] {
+        world.context.board_mut().scan = Some(scan);
+        world.release().tick().await.unwrap();
+        assert_eq!((world.begin_times(), world.member_state().await), (Vec::new(), MemberState::Planned));
+    }
+    assert_eq!(world.context.board().active.len(), 1, "it is told of all the same");
+}
+
+#[tokio::test]
+async fn a_release_that_came_before_ours_is_adopted() {
+    let world = World::new().await;
+    let seen = world.slurm().job(world.job).unwrap();
+    let mark = mark_of(&seen).unwrap();
+    let plan = member(MemberState::Planned).plan;
+    let gres_types = GresType::new("g0").into();
+    let release = updates::release(&seen, mark, &NodeName::new("n1"), &gres_types, plan.shards, at(NOW));
+    world.slurm().update(&[world.job], &release).await.unwrap();
+    // Ours is refused: the job has a lease.
+    world.release().tick().await.unwrap();
+    assert_eq!(world.member_state().await, MemberState::Planned, "it was given up, and runs");
+    world.clock.advance(Duration::from_secs(1));
+    Watch::new(Arc::clone(&world.context)).tick().await.unwrap();
+    world.release().tick().await.unwrap();
+    assert_eq!(world.member_state().await, MemberState::Released);
 }
 
 #[tokio::test]
