@@ -247,12 +247,7 @@ fn agents_prove_by_key_and_by_certificates_and_users_see_what_slurm_lets_them_se
 fn an_agent_finds_whichever_scheduler_leads() {
     let mut cluster = Cluster::start(ClusterSpec::default()).unwrap();
     cluster.start_pillion().unwrap();
-    let second = cluster.start_second_scheduler().unwrap();
-    // As on a controller of its own: there another slurmctld reads it, which is not the active one.
-    let path = cluster.layout().path(format!("conf/{second}.toml"));
-    let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("/scheduler/heartbeat", "/scheduler-second/heartbeat")).unwrap();
-    start_again(&mut cluster, &[second.to_owned()]);
+    let second = cluster.start_second_scheduler(0.5).unwrap();
     let ports = ["nobody", "scheduler-second", "scheduler"].map(|name| cluster.port(name).unwrap());
     for node in NODES {
         let path = cluster.layout().path(format!("conf/{}.toml", agent(node)));

@@ -6,9 +6,11 @@ use crate::leases::{
     wait_until_settled,
 };
 use pillion_core::{Clock as _, SlurmJobId, SystemClock};
-use pillion_tests::wait::{Look, wait_for};
+use pillion_tests::monitoring::get;
+use pillion_tests::wait::{Look, wait_for, wait_until};
 use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
+use std::net::SocketAddr;
 
 const BOUND_SECONDS: u64 = 15;
 /// How long Slurm itself may take from a begin time to the start, on a busy machine.
@@ -150,4 +152,48 @@ fn a_scheduler_that_comes_back_at_once_carries_on_where_it_was() {
             assert_eq!((journal.releases(), journal.undos()), (1, 0), "{moment:?} {journal:?}");
         }
     }
+}
+
+/// How often a scheduler has looked at what is decided.
+fn release_ticks(metrics: SocketAddr) -> u64 {
+    let page = get(metrics, "/metrics").unwrap_or_default();
+    let count = page.lines().find_map(|line| {
+        line.strip_prefix("pillion_task_duration_seconds_count{task=\"release\"} ")?.parse().ok()
+    });
+    count.unwrap_or_default()
+}
+
+/// Whether a line of a daemon's log ends so.
+fn says(cluster: &Cluster, daemon: &str, words: &str) -> bool {
+    let log = cluster.layout().log(&format!("{daemon}.out"));
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines().any(|line| line.ends_with(words))
+}
+
+/// A standby whose scans are older than what the leader did since: each job begins, runs and ends between two of them.
+#[test]
+fn a_second_scheduler_that_stands_by_gives_up_nothing_of_what_the_first_does() {
+    let mut cluster = Cluster::start(ClusterSpec { bound_seconds: 600, ..ClusterSpec::default() }).unwrap();
+    cluster.start_pillion().unwrap();
+    let second = cluster.start_second_scheduler(600.0).unwrap();
+    let metrics = cluster.metrics_address("scheduler-second").unwrap();
+    wait_until("the standby ticks", SOON, || Ok(release_ticks(metrics) > 0)).unwrap();
+    for _ in 0..3 {
+        // Its scan shows the first of them as nobody.
+        let job = submit(&cluster);
+        cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
+        wait_for_member(&cluster, job, &["running"]);
+        let before = release_ticks(metrics);
+        wait_until("more ticks of the standby", SOON, || Ok(release_ticks(metrics) > before + 2)).unwrap();
+        assert_eq!(wait_for_member(&cluster, job, &["running", "ended", "undone"]).member, "running");
+        ran_once(&cluster, job);
+        let standing = wait_for_member(&cluster, job, &["ended", "undone"]);
+        assert_eq!((standing.member.as_str(), Journal::of(&cluster, job).undos()), ("ended", 0));
+    }
+    // Frozen, it is followed; when it wakes it knows, before it does anything.
+    cluster.daemon(SCHEDULER).unwrap().signal(Signal::STOP);
+    wait_until("the other one leads", SOON, || Ok(says(&cluster, second, " leading"))).unwrap();
+    cluster.daemon(SCHEDULER).unwrap().signal(Signal::CONT);
+    let deposed = "not leading any more: the connection to the database broke";
+    wait_until("the first one knows", SOON, || Ok(says(&cluster, SCHEDULER, deposed))).unwrap();
 }

@@ -239,12 +239,12 @@ impl Cluster {
             Ok(if is_ready { Look::Ready(()) } else { Look::NotYet(first) })
         })
     }
-    /// Starts another scheduler on the database of the first, which runs: one leads, the other follows. Returns its name as
-    /// [`Cluster::daemon`] knows it.
+    /// Starts another scheduler on the database of the first, which runs: one leads, the other follows, as on a controller of its own:
+    /// nobody here reads its heartbeat. It looks at Slurm every so many seconds. Returns its name as [`Cluster::daemon`] knows it.
     ///
     /// # Errors
     /// Where the first has no private database yet, or this one cannot be started; nobody waits for it to be ready.
-    pub fn start_second_scheduler(&mut self) -> Result<&'static str> {
+    pub fn start_second_scheduler(&mut self, scan_period_seconds: f64) -> Result<&'static str> {
         self.give_folder("scheduler-second", "slurm")?;
         let agents = self.local_address("scheduler-second")?;
         let (web, metrics) = (self.local_address("web-second")?, self.metrics_address("scheduler-second")?);
@@ -255,6 +255,11 @@ impl Cluster {
         let toml = scheduler_toml(self, &Listens { agents, web, metrics })
             .replace("scheduler.sock", "scheduler-second.sock")
             .replacen("/scheduler\"", "/scheduler-second\"", 1)
+            .replace("/scheduler/heartbeat", "/scheduler-second/heartbeat")
+            .replace(
+                &scan_period_line(self.spec().scan_period_seconds),
+                &scan_period_line(scan_period_seconds),
+            )
             + &format!(
                 "[database]\nurl = \"postgres://pillion:{}@localhost:5432/postgres?host={host}\"\n",
                 password.trim()
@@ -411,6 +416,10 @@ fn mode(spec: &ClusterSpec) -> &'static str {
     if spec.pool_nodes.is_empty() { "shadow" } else { "active" }
 }
 
+fn scan_period_line(seconds: f64) -> String {
+    format!("scan_period_seconds = {seconds:?}\n")
+}
+
 /// The configuration of `pillion-scheduler`.
 fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
     let root = cluster.root().display();
@@ -419,7 +428,7 @@ fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
     let (part, partition) = if spec.pool_nodes.is_empty() { ("observe", "gpu") } else { ("pool", "shared") };
     format!(
         "state_directory = \"{root}/scheduler\"\nmode = \"{mode}\"\nbound_seconds = {bound}\n\
-         scan_period_seconds = {scan_period:?}\nheartbeat_path = \"{root}/scheduler/heartbeat\"\n\
+         {scan_period}heartbeat_path = \"{root}/scheduler/heartbeat\"\n\
          [{part}]\npartitions = [\"{partition}\"]\n{pool}\n\
          [slurm]\nconf = \"{conf}\"\n\
          [listen]\ntcp = \"{agents}\"\nsocket = \"{root}/run/scheduler.sock\"\n\
@@ -431,7 +440,7 @@ fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
         extra = spec.scheduler_conf_extra.join("\n"),
         mode = mode(spec),
         bound = spec.bound_seconds,
-        scan_period = spec.scan_period_seconds,
+        scan_period = scan_period_line(spec.scan_period_seconds),
         solo = spec.solo_seconds_min,
         conf = cluster.layout().slurm_conf().display(),
         users = spec.policy.as_str(),

@@ -25,6 +25,8 @@ const RESCUE_SECONDS: f64 = 60.0;
 const RESCUE_OLDER_THAN: &str = "120";
 /// A daemon that systemd starts again, it starts after so long.
 const RESTART_SECONDS: f64 = 1.0;
+/// A scheduler that stands by looks at Slurm as seldom: what it sees is older than what the one that leads did.
+const STANDBY_SCAN_SECONDS: f64 = 5.0;
 /// A node that Slurm thinks away stays so for as long after its daemon is back; a drain likewise.
 const NODE_RECOVERY_SECONDS: f64 = 30.0;
 /// Slurm's own reason for a drain: a slurmctld that was killed has forgotten a start, makes it again on the node that still runs
@@ -154,7 +156,7 @@ fn begin(cluster: &mut Cluster, broken: Broken) -> Result<()> {
             scontrol(cluster, &["update", &node, "State=DRAIN", "Reason=storm"])
         }
         Broken::Full(disk) => cluster.fill_disk(&disk_of(disk)),
-        Broken::SecondScheduler => cluster.start_second_scheduler().map(drop),
+        Broken::SecondScheduler => cluster.start_second_scheduler(STANDBY_SCAN_SECONDS).map(drop),
         Broken::Clock { node, ahead_seconds } => set_clock(cluster, node, ahead_seconds),
     }
 }

@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tracing::warn;
 
 /// How long nothing is done after the fence of `pillion.lua` was found to be missing.
@@ -301,6 +302,8 @@ pub struct Context {
     /// How busy the devices of observed nodes are.
     activity: Mutex<Activity>,
     leading: AtomicBool,
+    /// Until when it is certain that nobody else leads; `None`: it is not asked about (tests).
+    leads_until: Mutex<Option<Instant>>,
     /// Whether another scheduler is known to lead.
     following: watch::Sender<bool>,
 }
@@ -337,6 +340,7 @@ impl Context {
             board,
             activity: Mutex::default(),
             leading,
+            leads_until: Mutex::default(),
             following,
         }
     }
@@ -403,7 +407,7 @@ impl Context {
     /// Whether we lead, or another scheduler does and we only watch. Who begins to lead scans anew first: an older scan may
     /// not show what the leader before did.
     pub fn set_leading(&self, leading: bool) {
-        if leading == self.is_leading() {
+        if leading == self.leading.load(Ordering::SeqCst) {
             return;
         }
         let now = self.now();
@@ -436,7 +440,13 @@ impl Context {
     }
     /// Whether we lead.
     pub fn is_leading(&self) -> bool {
-        self.leading.load(Ordering::SeqCst)
+        let until = *self.leads_until.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever was frozen does not know that he was followed meanwhile.
+        self.leading.load(Ordering::SeqCst) && until.is_none_or(|until| Instant::now() < until)
+    }
+    /// Until when it is certain that nobody else leads.
+    pub fn set_leads_until(&self, until: Instant) {
+        *self.leads_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
     }
     /// Why we do not act at all; `None` = we do.
     pub fn refusal(&self) -> Option<String> {

@@ -28,8 +28,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Mutex;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
@@ -74,8 +74,7 @@ pub async fn run(
         warn!(partitions = ?unwatched, "first runs stay alone: policy.first_runs = \"host\" needs a watch that acts in every partition of the pool");
     }
     context.set_leading(false);
-    let lock = Arc::default();
-    tasks.spawn(lead(Arc::clone(&context), Arc::clone(&store), Arc::clone(&lock), stop.clone()));
+    let leading = tokio::spawn(lead(Arc::clone(&context), Arc::clone(&store), stop.clone()));
     info!(mode = config.mode.as_str(), pool = ?config.pool.partitions, tcp = %config.listen.tcp, "scheduler runs");
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
@@ -84,7 +83,8 @@ pub async fn run(
         }
     }
     // Nobody else leads before the last of our calls has been answered.
-    drop(lock);
+    leading.abort();
+    let _ = leading.await;
     let _ = std::fs::remove_file(behind_link(&config.listen.socket));
     // Every task has ended, so nobody else holds it.
     if let Some(postgres) = postgres.and_then(Arc::into_inner) {
@@ -116,42 +116,45 @@ async fn keep_postgres(postgres: Arc<PrivatePostgres>, stop: CancellationToken) 
     }
 }
 
-/// Leads whenever nobody else does: reconcilers act only then. Told to stop, it keeps the lock for `kept`, because what was begun
-/// goes on until it is done.
-async fn lead(
-    context: Arc<Context>,
-    store: Arc<PgStore>,
-    kept: Arc<Mutex<Option<Leadership>>>,
-    stop: CancellationToken,
-) {
+/// Leads whenever nobody else does: reconcilers act only then. Told to stop, it acts no more and keeps the lock until it is ended itself,
+/// because what was begun goes on until it is done.
+async fn lead(context: Arc<Context>, store: Arc<PgStore>, stop: CancellationToken) {
     let second = Duration::from_secs(1);
-    let mut kept = kept.lock().await;
-    let campaign = async {
-        loop {
-            match store.try_lead().await {
-                Ok(Some(leadership)) => {
-                    let leadership = kept.insert(leadership);
-                    info!("leading");
-                    context.set_following(false);
-                    context.set_leading(true);
-                    while leadership.is_held().await {
-                        tokio::time::sleep(second).await;
-                    }
-                    context.set_leading(false);
-                    *kept = None;
-                    warn!("not leading any more: the connection to the database broke");
-                }
-                Ok(None) => {
-                    debug!("another scheduler leads");
-                    context.set_following(true);
-                }
-                Err(error) => debug!(error = %pillion_core::report(&error), "cannot ask who leads"),
+    while !stop.is_cancelled() {
+        let asked_at = Instant::now();
+        match store.try_lead().await {
+            Ok(Some(leadership)) => {
+                info!("leading");
+                context.set_following(false);
+                context.set_leads_until(asked_at + Leadership::HELD_FOR);
+                context.set_leading(true);
+                keep(leadership, &context, &stop).await;
+                warn!("not leading any more: the connection to the database broke");
             }
-            tokio::time::sleep(second).await;
+            Ok(None) => {
+                debug!("another scheduler leads");
+                context.set_following(true);
+            }
+            Err(error) => debug!(error = %pillion_core::report(&error), "cannot ask who leads"),
         }
-    };
-    tokio::select! { () = stop.cancelled() => {} () = campaign => {} }
-    context.set_leading(false);
+        tokio::time::sleep(second).await;
+    }
+}
+
+/// Leads while the lock is ours, and keeps it.
+async fn keep(mut leadership: Leadership, context: &Context, stop: &CancellationToken) {
+    loop {
+        let asked_at = Instant::now();
+        if !leadership.is_held().await {
+            context.set_leading(false);
+            return;
+        }
+        context.set_leads_until(asked_at + Leadership::HELD_FOR);
+        tokio::select! {
+            () = stop.cancelled(), if context.is_leading() => context.set_leading(false),
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+    }
 }
 
 /// The store that is configured, and our own Postgres where that is it, with a sentence on where it is.

@@ -7,11 +7,12 @@ use pillion_core::device::Reading;
 use pillion_core::metric::{Metric, MetricSource, Metrics, Throttle};
 use pillion_core::report::{DeviceSample, DeviceSamples, Report, ReportBody};
 use pillion_core::{NodeName, Revision, UnixTime, WorkloadKey};
-use pillion_store::postgres::{ConnectError, MIGRATOR, PgStore};
+use pillion_store::postgres::{ConnectError, Leadership, MIGRATOR, PgStore};
 use pillion_store::prelude::*;
 use pillion_store::{JobRecord, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_keeps_what_the_suite_promises() {
@@ -243,6 +244,24 @@ async fn one_scheduler_leads_until_its_connection_ends() {
         .expect("the leader's connection ended");
     assert!(!leader.is_held().await, "the lock went with its connection");
     assert!(store.try_lead().await.expect("asked").is_some());
+}
+
+/// Frozen, or on a host that lost its power: the connection stands, and nobody says anything.
+#[tokio::test]
+async fn a_leader_that_says_nothing_any_more_is_followed() {
+    let Some(store) = fresh_store().await else { return };
+    let begun = Instant::now();
+    let mut silent = store.try_lead().await.expect("asked").expect("nobody leads");
+    let second = loop {
+        if let Some(second) = store.try_lead().await.expect("asked") {
+            break second;
+        }
+        assert!(begun.elapsed() < Duration::from_mins(1), "it leads for ever");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert!(begun.elapsed() > Leadership::HELD_FOR, "two lead");
+    assert!(!silent.is_held().await);
+    drop(second);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 /// Slurm's double behind a slow line: an update may be kept on its way, so that others overtake it.
 struct SlowSlurm {
@@ -234,6 +235,19 @@ async fn who_does_not_lead_carries_nothing_on_and_gives_nothing_up() {
         assert_eq!((world.begin_times(), world.member_state().await), (Vec::new(), MemberState::Planned));
     }
     assert_eq!(world.context.board().active.len(), 1, "it is told of all the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_frozen_for_so_long_that_another_may_lead_does_nothing_when_he_wakes() {
+    let world = World::new().await;
+    world.context.set_leads_until(Instant::now() + Duration::from_secs(8));
+    tokio::time::advance(Duration::from_secs(8)).await;
+    world.release().tick().await.unwrap();
+    assert_eq!((world.begin_times(), world.member_state().await), (Vec::new(), MemberState::Planned));
+    // He still leads, and knows it now.
+    world.context.set_leads_until(Instant::now() + Duration::from_secs(8));
+    world.release().tick().await.unwrap();
+    assert_eq!(world.member_state().await, MemberState::Released);
 }
 
 #[tokio::test]
