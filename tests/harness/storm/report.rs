@@ -1,13 +1,15 @@
 //! What a storm says at its end: a table that stays short whatever the number of starts, and the story of each harmed job.
 
 use super::facts::{Facts, Job};
-use super::judge::{Harm, Verdict, clock, waits};
+use super::judge::{Harm, Verdict, clock, idle, waits};
 use super::plan::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// How many harms of one kind the table shows.
 const SHOWN_MAX: usize = 8;
+/// A device that nobody has for longer is told of.
+const LONG_IDLE_SECONDS: f64 = 15.0;
 /// How long a line of the table may be.
 const LINE_LENGTH_MAX: usize = 200;
 /// How many lines of slurmctld's log a story shows.
@@ -84,11 +86,37 @@ fn starts(text: &mut String, facts: &Facts) {
     };
     line("alone, without a decision", &is_missed);
     let waits = waits(facts);
+    let several = |job: &Job| job.order.gpus > 1 || job.order.node_count > 1;
+    let is_missed = |job: &Job| job.starts.first().is_some_and(|start| start.word("decision").is_empty());
+    between_tenants(text, &idle(facts));
+    in_front(text, "in front of a free device", &waits, |_| true);
+    in_front(text, "  one GPU, as decided", &waits, |job| !several(job) && !is_missed(job));
+    in_front(text, "  one GPU, by Slurm itself", &waits, |job| !several(job) && is_missed(job));
+    in_front(text, "  several, as decided", &waits, |job| several(job) && !is_missed(job));
+    in_front(text, "  several, by Slurm itself", &waits, |job| several(job) && is_missed(job));
+}
+
+/// For how long devices were nobody's: of a long queue each job waits in front of some device all the time.
+fn between_tenants(text: &mut String, idle: &[(f64, bool)]) {
+    let Some((middle, _)) = idle.get(idle.len() / 2) else { return };
+    let long = |is_counted: &dyn Fn(bool) -> bool| {
+        idle.iter().filter(|(seconds, is_calm)| *seconds > LONG_IDLE_SECONDS && is_counted(*is_calm)).count()
+    };
+    let (all, calm) = (long(&|_| true), long(&|is_calm| is_calm));
+    let _ = writeln!(
+        text,
+        "  devices between two tenants  {:>6}, {middle:.1} s at the median, {all} times over {LONG_IDLE_SECONDS} s, {calm} of them beside no fault",
+        idle.len()
+    );
+}
+
+/// How long these stood in front of a free device; the longest first.
+fn in_front(text: &mut String, what: &str, waits: &[(f64, &Job)], is_it: impl Fn(&Job) -> bool) {
+    let waits: Vec<f64> = waits.iter().filter(|(_, job)| is_it(job)).map(|(seconds, _)| *seconds).collect();
     if let (Some(longest), Some(middle)) = (waits.first(), waits.get(waits.len() / 2)) {
-        let _ = writeln!(
-            text,
-            "  in front of a free device {middle:>9.1} s at the median, {longest:.0} s at most"
-        );
+        let count = waits.len();
+        let _ =
+            writeln!(text, "  {what:<28} {count:>6}, {middle:.1} s at the median, {longest:.0} s at most");
     }
 }
 

@@ -11,7 +11,7 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
-pub(in crate::storm) use waiting::waits;
+pub(in crate::storm) use waiting::{idle, waits};
 
 use super::facts::{Facts, Job, Span, Start};
 use super::plan::{Broken, How, Part};

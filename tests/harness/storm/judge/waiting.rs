@@ -58,19 +58,33 @@ pub(super) fn judge(facts: &Facts, harms: &mut Vec<Harm>) {
 }
 
 /// How long each managed job stood in front of a free device before its start, longest first.
-pub(in crate::storm) fn waits(facts: &Facts) -> Vec<f64> {
+pub(in crate::storm) fn waits(facts: &Facts) -> Vec<(f64, &Job)> {
     let free = Free::of(facts);
-    let of_job = |job: &Job| {
-        let begun = job.allocations.first()?.at;
-        let waits = Span { from: job.submitted.until, until: begun };
-        Some(
-            longest_in(&waits, free.for_job(job), &blocked(facts, job))
-                .map_or(0.0, |span| span.until - span.from),
-        )
-    };
-    let mut waits: Vec<f64> = facts.jobs.iter().filter(|job| job.is_managed).filter_map(of_job).collect();
-    waits.sort_by(|first, second| second.total_cmp(first));
+    let managed = facts.jobs.iter().filter(|job| job.is_managed);
+    let waits = managed.filter_map(|job| {
+        let waits = Span { from: job.submitted.until, until: job.allocations.first()?.at };
+        let longest = longest_in(&waits, free.for_job(job), &blocked(facts, job));
+        Some((longest.map_or(0.0, |span| span.until - span.from), job))
+    });
+    let mut waits: Vec<(f64, &Job)> = waits.collect();
+    waits.sort_by(|(first, _), (second, _)| second.total_cmp(first));
     waits
+}
+
+/// How long each device of the pool stood free between two tenants, longest first; and whether nothing was broken then.
+pub(in crate::storm) fn idle(facts: &Facts) -> Vec<(f64, bool)> {
+    let is_calm = |span: &Span| {
+        let mut outages = facts.outages.iter().map(|outage| outage.span);
+        !outages.any(|one| Span { until: one.until + RECOVERY_SECONDS, ..one }.meets(span))
+    };
+    let of_device = |spans: &Vec<Span>| {
+        let taken = at_least(spans.iter().copied(), 1);
+        let between = taken.windows(2).map(|two| Span { from: two[0].until, until: two[1].from });
+        between.map(|span| (span.until - span.from, is_calm(&span))).collect::<Vec<_>>()
+    };
+    let mut idle: Vec<(f64, bool)> = busy_pool(facts).values().flat_map(of_device).collect();
+    idle.sort_by(|(first, _), (second, _)| second.total_cmp(first));
+    idle
 }
 
 /// The longest piece of a span in which a device is free and nothing blocks the job.
