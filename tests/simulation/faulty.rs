@@ -2,13 +2,14 @@
 
 use crate::users::{Action, Users};
 use async_trait::async_trait;
-use pillion_core::{Clock as _, ManualClock, SlurmJobId};
+use pillion_core::{Clock as _, ManualClock, SlurmJobId, UnixTime};
 use pillion_fake_slurm::FakeSlurm;
 use pillion_slurm::{
     JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// When a call is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub(crate) enum Lost {
     Before,
     /// Slurm did it, and the answer was lost.
     After,
+    /// Nobody waited for its answer any more, and Slurm does it so many seconds later.
+    Late(u64),
 }
 
 pub(crate) struct FaultySlurm {
@@ -26,11 +29,14 @@ pub(crate) struct FaultySlurm {
     between: Mutex<VecDeque<Option<Action>>>,
     pub(crate) users: Mutex<Users>,
     clock: Arc<ManualClock>,
+    /// What Slurm is still to hear of, and when.
+    late: Mutex<Vec<(UnixTime, Vec<SlurmJobId>, JobUpdate)>>,
 }
 
 impl FaultySlurm {
     pub(crate) fn new(slurm: Arc<FakeSlurm>, clock: Arc<ManualClock>) -> Self {
-        Self { slurm, faults: Mutex::default(), between: Mutex::default(), users: Mutex::default(), clock }
+        let (faults, between, users) = <(Mutex<_>, Mutex<_>, Mutex<_>)>::default();
+        Self { slurm, faults, between, users, clock, late: Mutex::default() }
     }
 
     /// After `skip` more changes, a user does this to the job of the next one, just before Slurm hears of ours.
@@ -61,6 +67,18 @@ impl FaultySlurm {
         faults.clear();
         faults.extend(std::iter::repeat_n(None, skip));
         faults.push_back(Some(lost));
+    }
+
+    /// Slurm hears of what was on its way for long enough.
+    pub(crate) async fn deliver(&self) {
+        let now = self.clock.now();
+        let due: Vec<_> = {
+            let mut late = self.late.lock().expect("nobody panics with it");
+            late.extract_if(.., |(at, ..)| *at <= now).collect()
+        };
+        for (_, jobs, update) in due {
+            let _ = self.slurm.update(&jobs, &update).await;
+        }
     }
 
     pub(crate) fn heal(&self) {
@@ -102,6 +120,12 @@ impl Slurm for FaultySlurm {
         match self.next_fault() {
             Some(Lost::Before) => Err(timeout()),
             Some(Lost::After) => self.slurm.update(jobs, update).await.and(Err(timeout())),
+            Some(Lost::Late(seconds)) => {
+                let at = self.clock.now() + Duration::from_secs(seconds);
+                let late = (at, jobs.to_vec(), update.clone());
+                self.late.lock().expect("nobody panics with it").push(late);
+                Err(timeout())
+            }
             None => self.slurm.update(jobs, update).await,
         }
     }
@@ -114,7 +138,7 @@ impl Slurm for FaultySlurm {
     async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {
         self.let_users_between(job);
         match self.next_fault() {
-            Some(Lost::Before) => Err(timeout()),
+            Some(Lost::Before | Lost::Late(_)) => Err(timeout()),
             Some(Lost::After) => self.slurm.requeue(job, which).await.and(Err(timeout())),
             None => self.slurm.requeue(job, which).await,
         }

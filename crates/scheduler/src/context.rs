@@ -154,7 +154,7 @@ impl Default for Settings {
 pub struct Board {
     /// The last scan.
     pub scan: Option<Arc<Scan>>,
-    /// Since when we lead; `None`: it was never said (tests), or we do not.
+    /// Since when we lead, or last did; `None`: it was never said (tests).
     pub led_since: Option<UnixTime>,
     /// What is observed.
     pub observed: Arc<Observed>,
@@ -174,6 +174,8 @@ pub struct Board {
     pub reasons: BTreeMap<SlurmJobId, Arc<str>>,
     /// When a release was last tried or answered for a start: only a later scan tells what became of it.
     pub tried: BTreeMap<JobStart, UnixTime>,
+    /// When a release was begun that was never answered: it may land yet.
+    pub unanswered: BTreeMap<JobStart, UnixTime>,
     /// When a node said that it had begun a start: whoever waits after that was forgotten by Slurm.
     pub launched: BTreeMap<JobStart, UnixTime>,
     /// Those of them that were seen to wait.
@@ -308,6 +310,12 @@ pub struct Context {
     following: watch::Sender<bool>,
 }
 
+/// Whether a scan of that moment may not show what whoever led before us did.
+pub(crate) fn is_of_before(at: UnixTime, led_since: Option<UnixTime>) -> bool {
+    // One of the very moment was begun after it.
+    led_since.is_some_and(|since| at < since) && is_before(at, led_since)
+}
+
 impl Context {
     /// A world in which nothing has been seen yet.
     pub fn new(
@@ -410,21 +418,23 @@ impl Context {
         if leading == self.leading.load(Ordering::SeqCst) {
             return;
         }
+        if !leading {
+            self.leading.store(false, Ordering::SeqCst);
+            return;
+        }
         let now = self.now();
         {
             let mut board = self.board_mut();
-            if leading {
-                board.scan = None;
-            }
-            board.led_since = leading.then_some(now);
+            board.scan = None;
+            board.led_since = Some(now);
         }
-        self.leading.store(leading, Ordering::SeqCst);
+        self.leading.store(true, Ordering::SeqCst);
+        self.nudges.watch.notify_one();
     }
     /// Whether a scan of that moment shows what whoever led before us did.
     pub(crate) fn shows_all_before_us(&self, at: UnixTime) -> bool {
         let led_since = self.board().led_since;
-        // It was begun at the very moment at the earliest.
-        led_since.is_none_or(|since| at >= since) || !is_before(at, led_since)
+        !is_of_before(at, led_since)
     }
     /// Whether another scheduler is known to lead: agents belong to that one.
     pub fn set_following(&self, following: bool) {

@@ -49,6 +49,9 @@ impl Misses {
     /// # Errors
     /// [`TickError`] where the store did not answer.
     pub async fn tick(&self) -> Result<(), TickError> {
+        if !self.context.is_active() {
+            *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = Memory::default();
+        }
         let Some(scan) = self.context.fresh_scan().filter(|_| self.context.is_active()) else {
             return Ok(());
         };

@@ -36,6 +36,9 @@ const SIDE_BY_SIDE: usize = 12;
 /// How many releases one tick begins at most: what ended meanwhile, and what is to be undone, is not to wait for thousands, and
 /// each is to be judged by a scan that is fresh.
 const RELEASES_PER_TICK: usize = 200;
+/// Why what another scheduler decided is not released, where the policy is not the same for all.
+const DECIDED_ON_UNKNOWN: &str =
+    "another scheduler decided it, and on which account, QOS and partition is not known here";
 /// How long an agent has to answer before it is asked once more to prepare the same.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(3);
 
@@ -102,6 +105,9 @@ impl Release {
             let launched_at = self.context.board().launched.get(&member.plan.start).copied();
             let is_stopped = self.context.board().stopped.contains_key(&decision.node);
             let led_since = self.context.board().led_since;
+            let unanswered_at = self.context.board().unanswered.get(&member.plan.start).copied();
+            let is_known = self.context.settings.job_policy.is_uniform()
+                || self.context.board().decided_on.contains_key(&member.plan.start);
             let around = Surroundings {
                 scan,
                 agent_connected: self.context.agents.is_connected(&decision.node),
@@ -109,6 +115,8 @@ impl Release {
                 host: host_of(member, beside),
                 tried_at,
                 launched_at,
+                unanswered_at,
+                unknown: (!is_known).then_some(DECIDED_ON_UNKNOWN),
                 scan_is_stale: !self.context.is_fresh(scan),
                 led_since,
                 releases_allowed: self.context.is_active() && !is_stopped,
@@ -205,16 +213,13 @@ impl Release {
         else {
             return Ok(());
         };
-        let Some(mark) = self.as_decided(member, mark) else {
-            let reason =
-                "another scheduler decided it, and on which account, QOS and partition is not known here"
-                    .to_owned();
-            return self.give_up(decision, member, EventKind::Dropped, reason, false).await;
-        };
-        if !fence::holds(context, job, &mark).await? {
+        // What was forgotten in this moment is given up by the next tick.
+        let Some(mark) = self.as_decided(member, mark) else { return Ok(()) };
+        // Before anything is waited for: whoever is stopped from here on is refused for his age.
+        let at = context.now();
+        if !fence::holds(context, job, &mark).await? || !self.may_act_by(scan) {
             return Ok(());
         }
-        let at = context.now();
         context.board_mut().tried.insert(member.plan.start, at);
         let release =
             updates::release(job, &mark, &decision.node, &decision.gres_types, member.plan.shards, at);
@@ -223,6 +228,9 @@ impl Release {
         stop_here("release-after-release", job.id);
         let answered_at = context.now();
         context.board_mut().tried.insert(member.plan.start, answered_at);
+        if answer.as_ref().is_err_and(SlurmError::is_transient) {
+            context.board_mut().unanswered.insert(member.plan.start, at);
+        }
         if answer.is_err() {
             // What became of it only a scan tells. One that was taken its node tells of when it begins.
             context.nudges.watch.notify_one();
@@ -248,6 +256,11 @@ impl Release {
             }
             Err(error) => Err(TickError::slurm("release a job")(error)),
         }
+    }
+
+    /// Whether we lead still, and have seen what whoever led meanwhile did.
+    fn may_act_by(&self, scan: &Scan) -> bool {
+        self.context.is_active() && self.context.is_fresh(scan) && self.context.shows_all_before_us(scan.at)
     }
 
     /// The mark with what the decision presupposes of the job, so that the release is refused where that is not so any more: whoever moves

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -75,6 +75,8 @@ pub async fn run(
     }
     context.set_leading(false);
     let leading = tokio::spawn(lead(Arc::clone(&context), Arc::clone(&store), stop.clone()));
+    let lock = leading.abort_handle();
+    tasks.spawn(watch_over(leading, stop.clone()));
     info!(mode = config.mode.as_str(), pool = ?config.pool.partitions, tcp = %config.listen.tcp, "scheduler runs");
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
@@ -83,8 +85,7 @@ pub async fn run(
         }
     }
     // Nobody else leads before the last of our calls has been answered.
-    leading.abort();
-    let _ = leading.await;
+    lock.abort();
     let _ = std::fs::remove_file(behind_link(&config.listen.socket));
     // Every task has ended, so nobody else holds it.
     if let Some(postgres) = postgres.and_then(Arc::into_inner) {
@@ -112,6 +113,17 @@ async fn keep_postgres(postgres: Arc<PrivatePostgres>, stop: CancellationToken) 
                 }
                 last_error = Some(text);
             }
+        }
+    }
+}
+
+/// One that leads never again is of no use: systemd starts another.
+async fn watch_over(leading: JoinHandle<()>, stop: CancellationToken) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        ended = leading => if let Err(error) = ended {
+            error!(%error, "who leads is not asked any more; stopping");
+            stop.cancel();
         }
     }
 }

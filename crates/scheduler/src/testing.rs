@@ -151,6 +151,8 @@ pub(crate) fn leased(mut job: Job, epoch: u64) -> Job {
     let mark = Mark { workload_digest: "w".into(), ..Mark::default() };
     job.mark = Ok(Some(mark.leased(at(epoch), job.restart_count)));
     job.gres = "shard:g1:40".into();
+    job.required_nodes = vec![NodeName::new("n1")];
+    job.nodes = job.required_nodes.clone();
     job
 }
 

@@ -142,7 +142,11 @@ impl World {
                 self.note(format!("store fails {when:?}"));
             }
             5 | 6 => {
-                let lost = if self.rng.random_bool(0.5) { Lost::Before } else { Lost::After };
+                let lost = match self.rng.random_range(0..3) {
+                    0 => Lost::Before,
+                    1 => Lost::After,
+                    _ => Lost::Late(self.rng.random_range(1..40)),
+                };
                 let skip = self.rng.random_range(0..3);
                 self.line.lose_update(skip, lost);
                 self.note(format!("update lost {lost:?} after {skip}"));

@@ -212,6 +212,7 @@ impl World {
 
     /// One random thing.
     pub(crate) async fn step(&mut self) {
+        self.line.deliver().await;
         self.refuse_now_and_then();
         match self.below(100) {
             0..33 => {
@@ -316,6 +317,7 @@ impl World {
     pub(crate) async fn run_for(&mut self, seconds: u64) {
         for step in 0..seconds / 2 {
             self.pass(Duration::from_secs(2));
+            self.line.deliver().await;
             self.rescue().await;
             for place in 0..self.nodes.len() {
                 // Agents go to who leads.

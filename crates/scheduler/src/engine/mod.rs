@@ -51,6 +51,7 @@ impl Engine {
             board.reasons.clear();
             board.reason_counts.clear();
             board.set_apart.clear();
+            board.decided_on.clear();
             board.let_go = LetGoTurns::default();
             return Ok(());
         }

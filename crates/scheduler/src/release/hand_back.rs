@@ -58,7 +58,7 @@ impl Release {
         let due = due.filter(|(job, _)| !predates(scan, tried.get(&job.start()).copied()));
         let handed = due.map(async |(job, turn)| {
             let done = match turn {
-                Some(turn) => self.let_go(job, turn).await,
+                Some(turn) => self.let_go(job, turn, scan).await,
                 None => self.reset(job, scan.at).await,
             };
             done.or_else(|error| self.context.pass_over("release", job.id, error))
@@ -69,10 +69,10 @@ impl Release {
     }
 
     /// Slurm starts it on what the planner keeps for it from then on.
-    async fn let_go(&self, job: &Job, turn: &LetGo) -> Result<(), TickError> {
+    async fn let_go(&self, job: &Job, turn: &LetGo, scan: &Scan) -> Result<(), TickError> {
         let Some(mark) = mark_of(job) else { return Ok(()) };
         let at = self.context.now();
-        if !fence::holds(&self.context, job, mark).await? {
+        if !fence::holds(&self.context, job, mark).await? || !self.may_act_by(scan) {
             return Ok(());
         }
         let update = updates::let_go(job, mark, turn.gres_types.as_ref(), turn.at_once, at);

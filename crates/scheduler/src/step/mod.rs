@@ -38,6 +38,10 @@ pub struct Surroundings<'a> {
     pub host: Host,
     /// When the last release of it by this process was answered (or begun, if none answered yet), whatever became of it.
     pub tried_at: Option<UnixTime>,
+    /// When a release of it was begun whose answer never came; `None`: of none that may be under way still.
+    pub unanswered_at: Option<UnixTime>,
+    /// What a release of it would need and nobody here knows, as a reason to give it up.
+    pub unknown: Option<&'static str>,
     /// When its node said that it has begun this start.
     pub launched_at: Option<UnixTime>,
     /// Whether Slurm has to be asked again before anything is done (the last scan is too old).
@@ -168,7 +172,7 @@ fn planned(
     timeouts: Timeouts,
 ) -> Next {
     // The release arrived, whatever we were told of it, and it may even run by now.
-    if let Some(lease) = own_lease(member, job) {
+    if let Some(lease) = own_lease(decision, member, job) {
         return Next::AdoptRelease(lease);
     }
     if let Some(reason) = no_longer_waits(member, job) {
@@ -192,9 +196,11 @@ fn planned(
         Host::NotNeeded | Host::Running | Host::Expected => None,
     };
     // A hold or a dependency that came after the plan: the place is for others.
-    let why_not = held_reason(job, around.scan).or_else(|| place_obstacle(decision, around)).or(why_not);
+    let held = held_reason(job, around.scan);
+    let why_not = held.or_else(|| place_obstacle(decision, around)).or(why_not);
+    let why_not = why_not.or_else(|| around.unknown.map(str::to_owned));
     match (why_not, member.prepared_at, around.host) {
-        (Some(_), ..) if is_others_to_settle(decision, around) => Next::Wait,
+        (Some(_), ..) if may_be_released_yet(decision, around) => Next::Wait,
         (Some(reason), ..) => gone(reason),
         (None, _, Host::Expected) => Next::Wait,
         (None, None, _) => Next::Prepare,
@@ -203,13 +209,13 @@ fn planned(
     }
 }
 
-/// Whether whoever led before us, or we before we died, may have released it a moment ago with a call that Slurm has not carried out yet.
-/// And the agents come to us one after the other: that one is missing says nothing so soon.
-fn is_others_to_settle(decision: &Decision, around: Surroundings<'_>) -> bool {
-    around.led_since.is_some_and(|since| {
-        let settled_at = since + Duration::from_secs_f64(CALL_SECONDS_MAX);
-        decision.created_at <= since && is_before(around.scan.at, Some(settled_at))
-    })
+/// Whether a call may be under way that releases it and that Slurm has not carried out yet: of whoever led before us, of ours before we died,
+/// or one that we gave up waiting for. And the agents come to us one after the other: that one is missing says nothing so soon.
+fn may_be_released_yet(decision: &Decision, around: Surroundings<'_>) -> bool {
+    let may_land =
+        |begun: UnixTime| is_before(around.scan.at, Some(begun + Duration::from_secs_f64(CALL_SECONDS_MAX)));
+    let is_of_before = |since: &UnixTime| decision.created_at <= *since + CLOCKS_DIFFER;
+    around.unanswered_at.is_some_and(may_land) || around.led_since.filter(is_of_before).is_some_and(may_land)
 }
 
 /// A job that was not touched, and may be planned again at once.
@@ -300,17 +306,26 @@ fn running(member: &Member, job: &Job, around: Surroundings<'_>) -> Next {
     }
 }
 
-/// The lease that Slurm holds for exactly this member's start.
-fn own_lease(member: &Member, job: &Job) -> Option<u64> {
+/// The lease that Slurm holds for exactly this member's start and place: one that an earlier decision was given up for may land late, and
+/// what it names is not what was prepared.
+fn own_lease(decision: &Decision, member: &Member, job: &Job) -> Option<u64> {
     let mark = mark_of(job)?;
     let same_start = mark.lease_restart_count == Some(member.plan.start.restart_count)
         && job.restart_count == member.plan.start.restart_count;
-    mark.lease_epoch.filter(|_| same_start)
+    let nodes = if job.state == JobState::Pending { &job.required_nodes } else { &job.nodes };
+    let same_place = nodes.as_slice() == std::slice::from_ref(&decision.node)
+        && job.shards().all(|(gres_type, _)| {
+            gres_type.is_none_or(|gres_type| decision.gres_types.iter().any(|own| *own == gres_type))
+        });
+    mark.lease_epoch.filter(|_| same_start && same_place)
 }
 
 /// A release changes nothing any more so long after it was begun: `pillion.lua` refuses one that comes after `LEASE_SECONDS`, and clocks differ
 /// by a few. How long its call may take (`slurm.timeout_seconds`), and whether it outlives who made it, does not matter then.
 const CALL_SECONDS_MAX: f64 = 35.0;
+
+/// How far the clocks of two hosts that schedule may differ.
+pub(crate) const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
 
 /// A time further ahead than this can only come from a clock that was set back.
 const CLOCK_STEP_SECONDS: f64 = 60.0;

@@ -3,8 +3,9 @@
 
 mod ledger;
 
-use crate::context::Context;
+use crate::context::{Context, is_of_before};
 use crate::scan::{Scan, mark_of};
+use crate::step::CLOCKS_DIFFER;
 use crate::tick_error::TickError;
 use crate::view::occupants;
 use ledger::Ledger;
@@ -12,7 +13,7 @@ use pillion_core::event::EventKind;
 use pillion_core::invariant::{Violation, check_occupants};
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
 use pillion_slurm::updates::{FORGOTTEN_PAUSE, RESTART_PAUSE};
-use pillion_slurm::{Job, JobState, JobsScan};
+use pillion_slurm::{JobState, JobsScan};
 use pillion_store::Event;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +22,9 @@ use tracing::{error, warn};
 
 /// How long Slurm's word on `PrivateData` is believed.
 const PRIVACY_AGE_MAX: Duration = Duration::from_mins(1);
+
+/// The clock of a node may be off by so much, and its jobs still run.
+const NODE_CLOCK_OFF_MAX: Duration = Duration::from_hours(1);
 
 /// The queue watcher.
 pub struct Watch {
@@ -62,11 +66,6 @@ impl Watch {
             scan = self.look().await?;
         }
         let scan = Arc::new(scan);
-        // Who began to lead while this was read scans anew.
-        if !context.shows_all_before_us(scan.at) {
-            context.nudges.watch.notify_one();
-            return Ok(());
-        }
         // Two who wrote the same rows would put an older scan over a newer one.
         if context.is_leading() {
             self.ledger.write_down(&scan).await?;
@@ -74,7 +73,7 @@ impl Watch {
             self.ledger.forget();
         }
         context.board_mut().dropped_line_count += scan.dropped_line_count;
-        let is_first = self.hang(&scan);
+        let Some(is_first) = self.hang(&scan) else { return Ok(()) };
         self.check(&scan, is_first).await?;
         context.nudges.release.notify_one();
         context.nudges.engine.notify_one();
@@ -107,16 +106,16 @@ impl Watch {
             due_for_recall(scan, led_since, &board.launched)
         };
         let mut is_any = false;
-        for start in due {
-            let launches = context.store.launches(start).await;
-            match launches {
-                Ok(launches) if launches.is_empty() => {}
-                Ok(_) => {
-                    let now = context.now();
-                    context.board_mut().launched.insert(start, now);
-                    is_any = true;
-                }
-                Err(error) => context.pass_over("watch", start, error.into())?,
+        for (start, lease) in due {
+            let told = match context.store.launches(start).await {
+                // Not of another job that had its number before.
+                Ok(launches) => launches.iter().any(|launch| launch.at + NODE_CLOCK_OFF_MAX >= lease),
+                Err(error) => context.pass_over("watch", start, error.into()).map(|()| false)?,
+            };
+            if told {
+                let now = context.now();
+                context.board_mut().launched.insert(start, now);
+                is_any = true;
             }
         }
         Ok(is_any)
@@ -139,9 +138,14 @@ impl Watch {
         Ok(())
     }
 
-    /// Hangs the scan on the board, with what follows from it. `true`: it is the first one.
-    fn hang(&self, scan: &Arc<Scan>) -> bool {
+    /// Hangs the scan on the board, with what follows from it. `Some(true)`: it is the first one. `None`: who began to lead while it was
+    /// read scans anew.
+    fn hang(&self, scan: &Arc<Scan>) -> Option<bool> {
         let mut board = self.context.board_mut();
+        if is_of_before(scan.at, board.led_since) {
+            self.context.nudges.watch.notify_one();
+            return None;
+        }
         let before = board.scan.clone();
         let before = before.as_ref().map(|before| &before.jobs);
         for job in scan.jobs.changed_since(before) {
@@ -158,6 +162,7 @@ impl Watch {
             }
         }
         board.forgotten.retain(|start| scan.jobs.contains_key(&start.job_id));
+        board.unanswered.retain(|start, _| scan.jobs.contains_key(&start.job_id));
         board.tried.retain(|start, _| scan.jobs.contains_key(&start.job_id));
         // A name that no scan knows is nobody's: whoever came under it is sent away, and costs nothing any more.
         let observed = Arc::clone(&board.observed);
@@ -170,7 +175,7 @@ impl Watch {
         if is_first {
             self.context.nudges.heartbeat.notify_one();
         }
-        is_first
+        Some(is_first)
     }
 
     /// Checks what Slurm says against the invariants; a violation stops releases on its node until it is gone. Who only watches
@@ -211,18 +216,20 @@ impl Watch {
     }
 }
 
-/// Starts that wait with a lease from before we led, and of which no node has told us.
+/// Starts that wait with a lease from before we led, and of which no node has told us; and when they were leased.
 fn due_for_recall(
     scan: &Scan,
     led_since: UnixTime,
     launched: &BTreeMap<JobStart, UnixTime>,
-) -> Vec<JobStart> {
+) -> Vec<(JobStart, UnixTime)> {
     let waiting = scan.jobs.values().filter(|job| job.state == JobState::Pending);
-    let of_before = waiting.filter(|job| {
-        let lease = mark_of(job).and_then(|mark| mark.lease_epoch);
-        lease.is_some_and(|lease| lease <= led_since.epoch())
+    let leased = waiting.filter_map(|job| {
+        let lease = mark_of(job).and_then(|mark| mark.lease_epoch)?;
+        Some((job.start(), UnixTime::from_epoch(lease)))
     });
-    of_before.map(Job::start).filter(|start| !launched.contains_key(start)).collect()
+    leased
+        .filter(|(start, lease)| *lease <= led_since + CLOCKS_DIFFER && !launched.contains_key(start))
+        .collect()
 }
 
 /// Starts that a node had begun before this scan, and that wait in it all the same: slurmctld was killed and has forgotten its last

@@ -9,7 +9,7 @@ use pillion_core::mark::Mark;
 use pillion_core::report::{Launch, Report, ReportBody};
 use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_memory_store::MemoryStore;
-use pillion_slurm::NodeAvailability;
+use pillion_slurm::{Job, NodeAvailability};
 
 /// A pool of the node n1, and nothing seen of it yet.
 fn world() -> (Arc<FakeSlurm>, Arc<Context>) {

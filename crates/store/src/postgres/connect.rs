@@ -22,6 +22,15 @@ const RETRY_PERIOD: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 /// A statement of ours takes milliseconds; the server gives up on one that hangs.
 const STATEMENT_TIMEOUT: &str = "8s";
+/// The server ends a connection whose transaction has stood still for ten seconds, or whose host is not there any more: one of a scheduler
+/// that is frozen, or whose host lost its power, would keep its locks from whoever leads next.
+const LET_GO_OF_THE_SILENT: [(&str, &str); 5] = [
+    ("idle_in_transaction_session_timeout", "10s"),
+    ("tcp_keepalives_idle", "5"),
+    ("tcp_keepalives_interval", "2"),
+    ("tcp_keepalives_count", "3"),
+    ("tcp_user_timeout", "10s"),
+];
 
 /// Why there is no store.
 #[derive(Debug, thiserror::Error)]
@@ -141,7 +150,9 @@ impl PgStore {
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS_MAX)
             .acquire_timeout(ACQUIRE_DURATION_MAX)
-            .connect_lazy_with(options.options([("statement_timeout", STATEMENT_TIMEOUT)]));
+            .connect_lazy_with(
+                options.options([("statement_timeout", STATEMENT_TIMEOUT)]).options(LET_GO_OF_THE_SILENT),
+            );
         Ok(Self::on(pool))
     }
 

@@ -11,7 +11,7 @@ use pillion_core::{JobStart, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey
 use pillion_slurm::Ending;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[async_trait]
 impl Jobs for PgStore {
@@ -111,12 +111,13 @@ pub(super) async fn jobs(
     Ok(jobs.into_iter().map(|job| (job.id, job)).collect())
 }
 
-/// Upserts all jobs in one statement: a scan may bring thousands.
+/// Upserts all jobs in one statement: a scan may bring thousands. What was seen later stays, as far as clocks can be believed: whoever led
+/// before may come late with what he saw.
 pub(super) async fn record(conn: &mut PgConnection, jobs: &[JobRecord], at: UnixTime) -> Result<(), TxError> {
     // One row a job, or Postgres refuses the upsert: the last one counts, as if they came one by one.
-    let rows: BTreeMap<SlurmJobId, Value> = jobs.iter().map(|job| (job.id, json_row(job))).collect();
-    let rows = Value::Array(rows.into_values().collect());
-    sqlx::query!(
+    let mut rows: BTreeMap<String, Value> =
+        jobs.iter().map(|job| (job.id.to_string(), json_row(job))).collect();
+    let written = sqlx::query_scalar!(
         "insert into job as old (job_id, restart_count, uid, user_name, account, partition_name, workload,
             slowdown_ratio_max, memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, node_count,
             gres, is_alone, exit_status, exit_signal, seen_at)
@@ -136,13 +137,17 @@ pub(super) async fn record(conn: &mut PgConnection, jobs: &[JobRecord], at: Unix
             submitted_at = excluded.submitted_at, eligible_at = excluded.eligible_at, started_at = excluded.started_at,
             ended_at = excluded.ended_at, ending = excluded.ending, node = excluded.node,
             node_count = excluded.node_count, gres = excluded.gres, is_alone = excluded.is_alone, exit_status = excluded.exit_status, exit_signal = excluded.exit_signal,
-            seen_at = excluded.seen_at",
-        rows,
+            seen_at = excluded.seen_at
+        where not old.seen_at between excluded.seen_at + interval '1 microsecond' and excluded.seen_at + interval '1 minute'
+        returning job_id",
+        Value::Array(rows.values().cloned().collect()),
         at.seconds()
     )
-    .execute(&mut *conn)
+    .fetch_all(&mut *conn)
     .await?;
-    start::record(conn, &rows).await
+    let written: BTreeSet<String> = written.into_iter().collect();
+    rows.retain(|id, _| written.contains(id));
+    start::record(conn, &Value::Array(rows.into_values().collect())).await
 }
 
 fn json_row(job: &JobRecord) -> Value {

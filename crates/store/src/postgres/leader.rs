@@ -9,10 +9,9 @@ use std::time::Duration;
 
 /// The lock's key, the same in every release: "pillion" in ASCII.
 const LEADER_KEY: i64 = 0x70_69_6c_6c_69_6f_6e;
-/// The server lets go of a leader that has said nothing for ten seconds (from release 14 on: before, of one that does not answer at all
-/// any more). Later than [`Leadership::HELD_FOR`].
+/// The server lets go of a leader that has said nothing for ten seconds (from release 14 on; before, of one whose host is not there any
+/// more, as on every connection of the pool). Later than [`Leadership::HELD_FOR`].
 const LET_GO_OF_THE_SILENT: &str = "
-    set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 2; set tcp_keepalives_count = 3;
     do $$ begin
         perform set_config('idle_session_timeout', '10s', false);
     exception when undefined_object then null;

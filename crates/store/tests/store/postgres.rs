@@ -264,6 +264,24 @@ async fn a_leader_that_says_nothing_any_more_is_followed() {
     drop(second);
 }
 
+/// Of a scheduler that was frozen between two statements: whoever leads next is to decide.
+#[tokio::test]
+async fn a_transaction_that_stands_still_keeps_nobody_else_for_long() {
+    let Some(store) = fresh_store().await else { return };
+    let mut frozen = store.pool().begin().await.expect("begun");
+    sqlx::query("update plan_head set revision = revision").execute(&mut *frozen).await.expect("locked");
+    store.record_jobs(&[job(1), job(2)], at(0)).await.expect("recorded");
+    let begun = Instant::now();
+    loop {
+        let revision = store.revision().await.expect("asked");
+        if store.commit_plan(revision, &[pair(1, 2)], at(0)).await.is_ok() {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_mins(1), "nothing is decided for ever");
+    }
+    frozen.commit().await.expect_err("its connection was ended");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn conflicting_transactions_are_run_again_and_counted() {
     let Some(store) = fresh_store().await else { return };

@@ -15,6 +15,11 @@ pub(crate) async fn a_start_is_as_slurm_told_of_it(store: Arc<dyn Store>) {
     store.record_jobs(&[ended_job(1)], at(80)).await.expect("recorded");
     let over = SlurmStart { ended_at: Some(at(70)), ..told };
     assert_eq!(store.slurm_start(start(1)).await.expect("read"), Some(over.clone()));
+    // Of a scheduler that led before, and comes late with what it saw.
+    let runs = JobRecord { ended_at: None, ending: None, exit: None, ..ended_job(1) };
+    store.record_jobs(std::slice::from_ref(&runs), at(79)).await.expect("recorded");
+    assert_eq!(store.slurm_start(start(1)).await.expect("read"), Some(over.clone()));
+    assert_eq!(store.job(runs.id).await.expect("read"), Some(ended_job(1)), "it runs again");
     let again = JobStart { restart_count: 1, ..start(1) };
     store.record_jobs(&[JobRecord { restart_count: 1, ..job(1) }], at(90)).await.expect("recorded");
     assert_eq!(store.slurm_start(again).await.expect("read"), None, "it waits again");

@@ -12,13 +12,25 @@ use pillion_store::{
     StoreError,
 };
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A time further ahead than this comes from a clock that was set back.
+const CLOCK_STEP: Duration = Duration::from_mins(1);
 
 #[async_trait]
 impl Jobs for MemoryStore {
-    async fn record_jobs(&self, jobs: &[JobRecord], _at: UnixTime) -> Result<(), StoreError> {
+    async fn record_jobs(&self, jobs: &[JobRecord], at: UnixTime) -> Result<(), StoreError> {
         self.with("recording jobs", |state| {
-            state.jobs.extend(jobs.iter().map(|job| (job.id, job.clone())));
-            state.starts.extend(jobs.iter().filter_map(start_of));
+            for job in jobs {
+                let seen_at = state.jobs_seen_at.get(&job.id).copied();
+                // Seen later by another scheduler; further ahead is a clock that was set back.
+                if seen_at.is_some_and(|seen_at| at < seen_at && seen_at <= at + CLOCK_STEP) {
+                    continue;
+                }
+                state.jobs_seen_at.insert(job.id, at);
+                state.jobs.insert(job.id, job.clone());
+                state.starts.extend(start_of(job));
+            }
         })
     }
 

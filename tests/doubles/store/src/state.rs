@@ -58,6 +58,8 @@ pub(super) struct Committed {
 pub(super) struct State {
     pub(super) revision: u64,
     pub(super) jobs: BTreeMap<SlurmJobId, JobRecord>,
+    /// When each was seen last.
+    pub(super) jobs_seen_at: BTreeMap<SlurmJobId, UnixTime>,
     pub(super) decisions: BTreeMap<DecisionId, Committed>,
     /// The parent revision of each job's last decision.
     pub(super) decided: BTreeMap<SlurmJobId, Revision>,

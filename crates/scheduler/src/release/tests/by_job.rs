@@ -55,6 +55,7 @@ async fn who_changed_account_or_qos_since_is_not_released() {
 #[tokio::test]
 async fn what_was_decided_on_what_nobody_remembers_is_decided_again() {
     let world = world().await;
+    world.look_a_second_later().await;
     world.release().tick().await.unwrap();
     assert_eq!(world.member_state().await, MemberState::Undone);
     assert!(world.context.board().cooling.is_empty(), "by the very next plan");

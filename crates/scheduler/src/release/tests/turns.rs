@@ -128,6 +128,11 @@ impl World {
         Release::new(Arc::clone(&self.context))
     }
 
+    pub(super) async fn look_a_second_later(&self) {
+        self.clock.advance(Duration::from_secs(1));
+        Watch::new(Arc::clone(&self.context)).tick().await.unwrap();
+    }
+
     /// When Slurm may start the job by itself.
     fn begins_at(&self) -> Option<UnixTime> {
         self.slurm.slurm.job(self.job).unwrap().eligible_at
@@ -262,8 +267,7 @@ async fn a_release_that_came_before_ours_is_adopted() {
     // Ours is refused: the job has a lease.
     world.release().tick().await.unwrap();
     assert_eq!(world.member_state().await, MemberState::Planned, "it was given up, and runs");
-    world.clock.advance(Duration::from_secs(1));
-    Watch::new(Arc::clone(&world.context)).tick().await.unwrap();
+    world.look_a_second_later().await;
     world.release().tick().await.unwrap();
     assert_eq!(world.member_state().await, MemberState::Released);
 }
