@@ -194,22 +194,31 @@ impl World {
 }
 
 impl World {
-    /// Who runs as it was decided stands in the store as a tenant, or the next plan gives its place to others and nobody judges what comes
-    /// of it.
+    /// Who runs as it was decided stands in the store as a tenant, where he runs, or the next plan gives his place to others and nobody
+    /// judges what comes of it.
     fn check_remembered(&self, scan: &Scan, decisions: &[Decision]) {
-        let members = decisions.iter().flat_map(|decision| &decision.members);
-        let active: BTreeSet<JobStart> =
-            members.filter(|member| member.state.is_active()).map(|member| member.plan.start).collect();
-        for run in self.nodes.iter().flat_map(|node| &node.running).filter(|run| run.is_shared()) {
-            let job = scan.job_of(run.start).filter(|job| job.state == JobState::Running);
-            let Some(released_at) = job.and_then(mark_of).and_then(|mark| mark.lease_epoch) else { continue };
+        let mut active = BTreeMap::new();
+        for decision in decisions {
+            let members = decision.members.iter().filter(|member| member.state.is_active());
+            active.extend(members.map(|member| (member.plan.start, decision)));
+        }
+        for job in scan.jobs.values().filter(|job| job.state == JobState::Running) {
+            let lease = mark_of(job).filter(|mark| mark.lease_restart_count == Some(job.restart_count));
+            let Some(released_at) = lease.and_then(|mark| mark.lease_epoch) else { continue };
             // Of what was released before that the store may know nothing.
-            let is_known = self.forgot_stored.is_none_or(|at| released_at > at.epoch());
-            assert!(
-                !is_known || active.contains(&run.start),
-                "{} runs as it was decided, and its decision was dropped",
-                run.start
-            );
+            if self.forgot_stored.is_some_and(|at| released_at <= at.epoch()) {
+                continue;
+            }
+            let start = job.start();
+            let Some(decision) = active.get(&start) else {
+                panic!("{start} runs as it was decided, and its decision was dropped");
+            };
+            let devices = self.slurm.devices_of(job.id);
+            let is_there = devices.iter().all(|(node, gres_types)| {
+                *node == decision.node
+                    && gres_types.iter().all(|one| decision.gres_types.iter().any(|own| own == one))
+            });
+            assert!(is_there, "{start} runs on {devices:?}, and was decided for {decision:?}");
         }
     }
 

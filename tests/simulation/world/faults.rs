@@ -190,6 +190,25 @@ impl World {
         }
     }
 
+    /// One of the next calls lands late, and a node may be drained meanwhile, until the next time.
+    pub(crate) fn be_late(&mut self) {
+        let (skip, seconds) = (self.rng.random_range(0..3), self.rng.random_range(1..40));
+        self.line.lose_update(skip, Lost::Late(seconds));
+        self.resume();
+        let drained = self.below(2 * self.nodes.len());
+        if let Some(node) = self.nodes.get(drained) {
+            self.slurm.set_node_flag(&node.name, Some("DRAIN"));
+        }
+        self.note(format!("one of the next calls lands {seconds} s late; node {drained} is drained"));
+    }
+
+    /// No node is drained any more.
+    pub(crate) fn resume(&self) {
+        for node in &self.nodes {
+            self.slurm.set_node_flag(&node.name, None);
+        }
+    }
+
     /// Of two schedulers this one leads.
     fn let_lead(&mut self, leads: usize) {
         if self.schedulers.len() < 2 {
@@ -226,7 +245,7 @@ impl World {
             node.clock_ahead_seconds = 0.0;
             node.instances.refuses = false;
             node.instances.rest();
-            self.slurm.set_node_flag(&node.name, None);
         }
+        self.resume();
     }
 }
