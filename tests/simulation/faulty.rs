@@ -2,12 +2,13 @@
 
 use crate::users::{Action, Users};
 use async_trait::async_trait;
-use pillion_core::{Clock as _, ManualClock, SlurmJobId, UnixTime};
+use pillion_core::mark::Mark;
+use pillion_core::{Clock as _, ManualClock, NodeName, SlurmJobId, UnixTime};
 use pillion_fake_slurm::FakeSlurm;
 use pillion_slurm::{
     JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(crate) enum Lost {
     Before,
     /// Slurm did it, and the answer was lost.
     After,
-    /// Nobody waited for its answer any more, and Slurm does it so many seconds later.
+    /// Nobody waits for its answer any more, and Slurm does it so many seconds later: the next one that releases a job.
     Late(u64),
 }
 
@@ -87,8 +88,19 @@ impl FaultySlurm {
         self.users.lock().expect("nobody panics with it").release_all(&self.slurm);
     }
 
-    fn next_fault(&self) -> Option<Lost> {
-        self.faults.lock().expect("nobody panics with it").pop_front().flatten()
+    /// The nodes of jobs whose release lands only after that.
+    pub(crate) fn late_after(&self, at: UnixTime) -> BTreeSet<NodeName> {
+        let late = self.late.lock().expect("nobody panics with it");
+        let after = late.iter().filter(|(due, ..)| *due > at);
+        after.filter_map(|(_, _, update)| update.required_nodes.as_deref().map(NodeName::new)).collect()
+    }
+
+    fn next_fault(&self, releases: bool) -> Option<Lost> {
+        let mut faults = self.faults.lock().expect("nobody panics with it");
+        if matches!(faults.front(), Some(Some(Lost::Late(_)))) && !releases {
+            return None;
+        }
+        faults.pop_front().flatten()
     }
 }
 
@@ -117,7 +129,8 @@ impl Slurm for FaultySlurm {
         if let Some(job) = jobs.first() {
             self.let_users_between(*job);
         }
-        match self.next_fault() {
+        let mark = update.admin_comment.as_deref().and_then(|text| Mark::parse(text).ok().flatten());
+        match self.next_fault(mark.is_some_and(|mark| mark.lease_epoch.is_some())) {
             Some(Lost::Before) => Err(timeout()),
             Some(Lost::After) => self.slurm.update(jobs, update).await.and(Err(timeout())),
             Some(Lost::Late(seconds)) => {
@@ -137,7 +150,7 @@ impl Slurm for FaultySlurm {
     }
     async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {
         self.let_users_between(job);
-        match self.next_fault() {
+        match self.next_fault(false) {
             Some(Lost::Before | Lost::Late(_)) => Err(timeout()),
             Some(Lost::After) => self.slurm.requeue(job, which).await.and(Err(timeout())),
             None => self.slurm.requeue(job, which).await,

@@ -21,8 +21,8 @@ const STEPS: usize = 250;
 const CALM_SECONDS: u64 = 3600;
 /// For so long of it users still cancel jobs that share a device, one a step.
 const KILLING_SECONDS: u64 = 200;
-/// For so long of it calls still land late, and nodes are drained and resumed in the meantime.
-const LATE_SECONDS: u64 = 600;
+/// For so long of it jobs still come, and releases land late.
+const LATE_SECONDS: u64 = 240;
 const CALM_STEP_SECONDS: u64 = 20;
 /// How many seeds one run tries, from which on; `SEEDS` and `FROM` override them, so that many can be tried in pieces.
 const SEEDS: u64 = 500;
@@ -46,10 +46,8 @@ async fn live(world: &mut World) {
         if calm < KILLING_SECONDS {
             world.kill_a_tenant();
         }
-        if calm < LATE_SECONDS {
+        if world.has_late_calls && calm < LATE_SECONDS {
             world.be_late();
-        } else {
-            world.resume();
         }
         // Every other step, until then.
         world.refuse(calm < KILLING_SECONDS && (calm / CALM_STEP_SECONDS).is_multiple_of(2));

@@ -190,22 +190,18 @@ impl World {
         }
     }
 
-    /// One of the next calls lands late, and a node may be drained meanwhile, until the next time.
+    /// Another job comes, and the next release lands late: until shortly before, its node is drained.
     pub(crate) fn be_late(&mut self) {
-        let (skip, seconds) = (self.rng.random_range(0..3), self.rng.random_range(1..40));
-        self.line.lose_update(skip, Lost::Late(seconds));
-        self.resume();
-        let drained = self.below(2 * self.nodes.len());
-        if let Some(node) = self.nodes.get(drained) {
-            self.slurm.set_node_flag(&node.name, Some("DRAIN"));
-        }
-        self.note(format!("one of the next calls lands {seconds} s late; node {drained} is drained"));
+        let seconds = self.rng.random_range(5..40);
+        self.line.lose_update(0, Lost::Late(seconds));
+        self.note(format!("the next release lands {seconds} s late"));
+        self.submit();
     }
 
-    /// No node is drained any more.
-    pub(crate) fn resume(&self) {
+    pub(super) fn drain_where_late(&self) {
+        let drained = self.line.late_after(self.now + Duration::from_secs(3));
         for node in &self.nodes {
-            self.slurm.set_node_flag(&node.name, None);
+            self.slurm.set_node_flag(&node.name, drained.contains(&node.name).then_some("DRAIN"));
         }
     }
 
@@ -245,7 +241,7 @@ impl World {
             node.clock_ahead_seconds = 0.0;
             node.instances.refuses = false;
             node.instances.rest();
+            self.slurm.set_node_flag(&node.name, None);
         }
-        self.resume();
     }
 }

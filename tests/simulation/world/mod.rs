@@ -102,6 +102,8 @@ pub(crate) struct World {
     is_cut: bool,
     /// Whether a second scheduler stands by to the end, which looks at Slurm less often than it does all else.
     has_standby: bool,
+    /// Whether releases land late when everything else is well again.
+    pub(crate) has_late_calls: bool,
     /// From here on nothing fails any more.
     is_healed: bool,
 }
@@ -191,6 +193,7 @@ impl World {
             sets_shared: 0,
             is_cut: false,
             has_standby: seed % 3 == 1,
+            has_late_calls: seed % 4 == 1,
             is_healed: false,
         };
         world.start_scheduler();
@@ -316,8 +319,12 @@ impl World {
     /// An ordinary span of time without faults.
     pub(crate) async fn run_for(&mut self, seconds: u64) {
         for step in 0..seconds / 2 {
-            self.pass(Duration::from_secs(2));
+            // Slurm may start at once what it hears of.
             self.line.deliver().await;
+            if self.is_healed {
+                self.drain_where_late();
+            }
+            self.pass(Duration::from_secs(2));
             self.rescue().await;
             for place in 0..self.nodes.len() {
                 // Agents go to who leads.
