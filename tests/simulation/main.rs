@@ -13,7 +13,7 @@ mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use world::World;
+use world::{Stays, World};
 
 /// Random things a seed does before everything is healed.
 const STEPS: usize = 250;
@@ -46,7 +46,7 @@ async fn live(world: &mut World) {
         if calm < KILLING_SECONDS {
             world.kill_a_tenant();
         }
-        if world.has_late_calls && calm < LATE_SECONDS {
+        if world.stays.contains(&Stays::LateCalls) && calm < LATE_SECONDS {
             world.be_late();
         }
         // Every other step, until then.

@@ -1,6 +1,6 @@
 //! What fails: daemons, nodes, the store, the line to Slurm, and Slurm itself.
 
-use super::{World, is_outside};
+use super::{Stays, World, is_outside};
 use crate::faulty::Lost;
 use crate::node::Work;
 use crate::users::Users;
@@ -142,11 +142,7 @@ impl World {
                 self.note(format!("store fails {when:?}"));
             }
             5 | 6 => {
-                let lost = match self.rng.random_range(0..3) {
-                    0 => Lost::Before,
-                    1 => Lost::After,
-                    _ => Lost::Late(self.rng.random_range(1..40)),
-                };
+                let lost = self.lost();
                 let skip = self.rng.random_range(0..3);
                 self.line.lose_update(skip, lost);
                 self.note(format!("update lost {lost:?} after {skip}"));
@@ -187,6 +183,14 @@ impl World {
             }
             14 | 15 => self.forget_stored(),
             _ => {}
+        }
+    }
+
+    fn lost(&mut self) -> Lost {
+        match self.rng.random_range(0..3) {
+            0 => Lost::Before,
+            1 => Lost::After,
+            _ => Lost::Late(self.rng.random_range(1..40)),
         }
     }
 
@@ -232,7 +236,7 @@ impl World {
         if self.schedulers.is_empty() {
             self.start_scheduler();
         }
-        if self.has_standby {
+        if self.stays.contains(&Stays::Standby) {
             self.let_lead(0);
         }
         self.schedulers[0].context.set_leading(true);

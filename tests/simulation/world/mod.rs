@@ -44,6 +44,22 @@ const HEAVY: &str = "gemm-hog";
 const LIE_BYTES: u64 = 2 << 30;
 const USERS: [(&str, u32); 2] = [("alice", 2001), ("bob", 2002)];
 
+/// What a world keeps to the end that others are rid of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stays {
+    /// A second scheduler stands by, which looks at Slurm less often than it does all else.
+    Standby,
+    /// Releases land late.
+    LateCalls,
+}
+
+impl Stays {
+    fn of(seed: u64) -> BTreeSet<Self> {
+        let all = [(seed % 3 == 1, Self::Standby), (seed % 4 == 1, Self::LateCalls)];
+        all.into_iter().filter_map(|(is_here, one)| is_here.then_some(one)).collect()
+    }
+}
+
 /// The world at one moment.
 pub(crate) struct World {
     rng: SmallRng,
@@ -100,10 +116,8 @@ pub(crate) struct World {
     pub(crate) sets_shared: usize,
     /// Whether devices are cut here.
     is_cut: bool,
-    /// Whether a second scheduler stands by to the end, which looks at Slurm less often than it does all else.
-    has_standby: bool,
-    /// Whether releases land late when everything else is well again.
-    pub(crate) has_late_calls: bool,
+    /// What goes on when everything else is well again.
+    pub(crate) stays: BTreeSet<Stays>,
     /// From here on nothing fails any more.
     is_healed: bool,
 }
@@ -192,8 +206,7 @@ impl World {
             accompanied_count: 0,
             sets_shared: 0,
             is_cut: false,
-            has_standby: seed % 3 == 1,
-            has_late_calls: seed % 4 == 1,
+            stays: Stays::of(seed),
             is_healed: false,
         };
         world.start_scheduler();
