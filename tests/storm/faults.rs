@@ -190,7 +190,12 @@ fn mend(cluster: &mut Cluster, broken: Broken) -> Result<()> {
             cluster.daemon(&daemon_of(part))?.signal(Signal::CONT);
             Ok(())
         }
-        Broken::Process(part, _) => cluster.start_again(&daemon_of(part)),
+        Broken::Process(part, _) => {
+            let name = daemon_of(part);
+            // Two such faults may come in one moment on a machine that is behind: the first one mends both.
+            let runs = cluster.daemon(&name).is_ok_and(|daemon| daemon.check_running().is_ok());
+            if runs { Ok(()) } else { cluster.start_again(&name) }
+        }
         Broken::Drain(node) => {
             let node = format!("NodeName={node}");
             scontrol(cluster, &["update", &node, "State=RESUME"])

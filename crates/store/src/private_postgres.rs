@@ -276,6 +276,9 @@ fn configure(directory: &Path, data: &Path) -> Result<(), PrivatePostgresError> 
          fsync = on\n\
          synchronous_commit = on\n\
          full_page_writes = on\n\
+         # A disk that is full of its log is one on which it does not start again: Postgres' own limit is a gigabyte.\n\
+         max_wal_size = 256MB\n\
+         wal_compression = on\n\
          log_checkpoints = off\n"
     );
     let path = data.join("pillion.conf");
