@@ -257,8 +257,8 @@ fn whoever_dies_a_job_of_several_gpus_runs_once_and_whole() {
     wait_for_member(&cluster, job, &["running"]);
     cluster.kill_agent("n1", Signal::KILL).unwrap();
     cluster.start_agent("n1").unwrap();
-    // Nobody gets in beside it, and it waits alone after a requeue, for the same GPUs.
-    let beside = submit(&cluster, "alice", WORK, &["--gres=gpu:1"]);
+    // Nobody gets in beside it, and it waits alone after a requeue, for the same GPUs: two minutes, which are lent to who is done by then.
+    let beside = submit(&cluster, "alice", WORK, &["--gres=gpu:1", "-t1"]);
     scontrol_as_alice(&cluster, &["requeue", &job.to_string()]);
     is_undone(&cluster, job);
     cluster.finished_output(beside, SOON).unwrap();

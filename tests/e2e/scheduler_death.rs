@@ -173,8 +173,8 @@ fn says(cluster: &Cluster, daemon: &str, words: &str) -> bool {
 fn a_second_scheduler_that_stands_by_gives_up_nothing_of_what_the_first_does() {
     let mut cluster = Cluster::start(ClusterSpec { bound_seconds: 600, ..ClusterSpec::default() }).unwrap();
     cluster.start_pillion().unwrap();
-    // Not so seldom that it knows its scan to be too old.
-    let second = cluster.start_second_scheduler(12.0).unwrap();
+    // As seldom as may be configured: its scan is never so old that it would not act by it.
+    let second = cluster.start_second_scheduler(10.0).unwrap();
     let metrics = cluster.metrics_address("scheduler-second").unwrap();
     wait_until("the standby has looked", SOON, || Ok(ticks(metrics, "watch") > 0)).unwrap();
     for _ in 0..3 {

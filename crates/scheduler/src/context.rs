@@ -456,7 +456,12 @@ impl Context {
     }
     /// Until when it is certain that nobody else leads.
     pub fn set_leads_until(&self, until: Instant) {
+        let was_leading = self.is_leading();
         *self.leads_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+        // The heartbeat may say meanwhile that nobody is served.
+        if !was_leading {
+            self.nudges.heartbeat.notify_one();
+        }
     }
     /// Why we do not act at all; `None` = we do.
     pub fn refusal(&self) -> Option<String> {
