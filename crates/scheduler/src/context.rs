@@ -1,5 +1,7 @@
 //! What every reconciler is given: the four seams, the settings, and the board on which the last scan hangs.
 
+mod leading;
+
 use crate::agents::Agents;
 use crate::credit::strain::Strain;
 use crate::device_status::Amiss;
@@ -15,7 +17,7 @@ use crate::pace::settings::PaceSettings;
 use crate::rules::Rule;
 use crate::scan::Scan;
 use crate::shadow::seen::ShadowSeen;
-use crate::step::{Timeouts, is_before};
+use crate::step::Timeouts;
 use crate::tick_error::TickError;
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use crate::view::{Combination, Watched};
@@ -32,12 +34,14 @@ use pillion_store::{Decision, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tracing::warn;
+
+pub(crate) use leading::is_of_before;
 
 /// How long nothing is done after the fence of `pillion.lua` was found to be missing.
 const FENCE_MISSING: Duration = Duration::from_mins(10);
@@ -310,12 +314,6 @@ pub struct Context {
     following: watch::Sender<bool>,
 }
 
-/// Whether a scan of that moment may not show what whoever led before us did.
-pub(crate) fn is_of_before(at: UnixTime, led_since: Option<UnixTime>) -> bool {
-    // One of the very moment was begun after it.
-    led_since.is_some_and(|since| at < since) && is_before(at, led_since)
-}
-
 impl Context {
     /// A world in which nothing has been seen yet.
     pub fn new(
@@ -412,56 +410,9 @@ impl Context {
         // A scan from the future means that the clock was set back: as good as old.
         age.abs() <= self.settings.scan_age_max.as_secs_f64()
     }
-    /// Whether we lead, or another scheduler does and we only watch. Who begins to lead scans anew first: an older scan may
-    /// not show what the leader before did.
-    pub fn set_leading(&self, leading: bool) {
-        if leading == self.leading.load(Ordering::SeqCst) {
-            return;
-        }
-        if !leading {
-            self.leading.store(false, Ordering::SeqCst);
-            return;
-        }
-        let now = self.now();
-        {
-            let mut board = self.board_mut();
-            board.scan = None;
-            board.led_since = Some(now);
-        }
-        self.leading.store(true, Ordering::SeqCst);
-        self.nudges.watch.notify_one();
-    }
-    /// Whether a scan of that moment shows what whoever led before us did.
-    pub(crate) fn shows_all_before_us(&self, at: UnixTime) -> bool {
-        let led_since = self.board().led_since;
-        !is_of_before(at, led_since)
-    }
-    /// Whether another scheduler is known to lead: agents belong to that one.
-    pub fn set_following(&self, following: bool) {
-        self.following.send_replace(following);
-    }
-    /// Whether another scheduler is known to lead, and when that changes.
-    pub fn following(&self) -> watch::Receiver<bool> {
-        self.following.subscribe()
-    }
     /// Whether a user may see that others have jobs at all; not before Slurm has said so.
     pub fn hides_jobs(&self) -> bool {
         self.board().privacy.is_none_or(|(privacy, _)| privacy.jobs)
-    }
-    /// Whether we lead.
-    pub fn is_leading(&self) -> bool {
-        let until = *self.leads_until.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever was frozen does not know that he was followed meanwhile.
-        self.leading.load(Ordering::SeqCst) && until.is_none_or(|until| Instant::now() < until)
-    }
-    /// Until when it is certain that nobody else leads.
-    pub fn set_leads_until(&self, until: Instant) {
-        let was_leading = self.is_leading();
-        *self.leads_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
-        // The heartbeat may say meanwhile that nobody is served.
-        if !was_leading {
-            self.nudges.heartbeat.notify_one();
-        }
     }
     /// Why we do not act at all; `None` = we do.
     pub fn refusal(&self) -> Option<String> {

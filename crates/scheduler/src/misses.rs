@@ -51,10 +51,9 @@ impl Misses {
     pub async fn tick(&self) -> Result<(), TickError> {
         if !self.context.is_active() {
             *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = Memory::default();
-        }
-        let Some(scan) = self.context.fresh_scan().filter(|_| self.context.is_active()) else {
             return Ok(());
-        };
+        }
+        let Some(scan) = self.context.fresh_scan() else { return Ok(()) };
         for Overdue { start, node, started_at } in self.due(&scan) {
             // Whoever was reported does not have to be looked up.
             let is_reported = self.context.board().launched.contains_key(&start);

@@ -217,7 +217,7 @@ impl Release {
         let Some(mark) = self.as_decided(member, mark) else { return Ok(()) };
         // Before anything is waited for: whoever is stopped from here on is refused for his age.
         let at = context.now();
-        if !fence::holds(context, job, &mark).await? || !self.may_act_by(scan) {
+        if !fence::holds(context, job, &mark).await? || !context.may_act_by(scan) {
             return Ok(());
         }
         context.board_mut().tried.insert(member.plan.start, at);
@@ -256,11 +256,6 @@ impl Release {
             }
             Err(error) => Err(TickError::slurm("release a job")(error)),
         }
-    }
-
-    /// Whether we lead still, and have seen what whoever led meanwhile did.
-    fn may_act_by(&self, scan: &Scan) -> bool {
-        self.context.is_active() && self.context.is_fresh(scan) && self.context.shows_all_before_us(scan.at)
     }
 
     /// The mark with what the decision presupposes of the job, so that the release is refused where that is not so any more: whoever moves

@@ -54,10 +54,9 @@ impl Requeuer {
         if !self.context.is_active() {
             // Whoever leads meanwhile settles them.
             self.lock().clear();
-        }
-        let Some(scan) = self.context.fresh_scan().filter(|_| self.context.is_active()) else {
             return Ok(());
-        };
+        }
+        let Some(scan) = self.context.fresh_scan() else { return Ok(()) };
         let open = self.context.store.open_requeues().await?;
         if open.is_empty() {
             self.lock().clear();
@@ -81,7 +80,7 @@ impl Requeuer {
         let asked = self.lock().get(&requeue.start.job_id).cloned();
         match next(requeue, scan, decisions, asked.as_ref()) {
             // Slurm has no fence for these: whoever was followed meanwhile would end the next start.
-            Next::Ask if !self.may_act_by(scan) => Ok(()),
+            Next::Ask if !self.context.may_act_by(scan) => Ok(()),
             Next::Ask => match self.ready(requeue, scan, decisions) {
                 Ready::Now => self.ask(requeue).await,
                 Ready::NotYet => Ok(()),
@@ -90,11 +89,6 @@ impl Requeuer {
             Next::Wait => Ok(()),
             Next::Settle(outcome, detail) => self.settle(requeue, outcome, detail).await,
         }
-    }
-
-    fn may_act_by(&self, scan: &Scan) -> bool {
-        let context = &self.context;
-        context.is_active() && context.is_fresh(scan) && context.shows_all_before_us(scan.at)
     }
 
     /// A tenant beside others stands still first, so that its clients can be ended before signals come.

@@ -72,7 +72,7 @@ impl Release {
     async fn let_go(&self, job: &Job, turn: &LetGo, scan: &Scan) -> Result<(), TickError> {
         let Some(mark) = mark_of(job) else { return Ok(()) };
         let at = self.context.now();
-        if !fence::holds(&self.context, job, mark).await? || !self.may_act_by(scan) {
+        if !fence::holds(&self.context, job, mark).await? || !self.context.may_act_by(scan) {
             return Ok(());
         }
         let update = updates::let_go(job, mark, turn.gres_types.as_ref(), turn.at_once, at);

@@ -54,13 +54,10 @@ impl Watch {
         }
         self.ask_privacy().await?;
         let before = context.board().scan.clone();
-        let mut scan = match before.as_deref() {
-            Some(before) => {
-                self.recall_launches(before).await?;
-                self.look().await?
-            }
-            None => self.look().await?,
-        };
+        if let Some(before) = &before {
+            self.recall_launches(before).await?;
+        }
+        let mut scan = self.look().await?;
         // What was recalled says something of a later scan only.
         if before.is_none() && self.recall_launches(&scan).await? {
             scan = self.look().await?;
