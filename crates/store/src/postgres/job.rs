@@ -115,8 +115,8 @@ pub(super) async fn jobs(
 /// before may come late with what he saw.
 pub(super) async fn record(conn: &mut PgConnection, jobs: &[JobRecord], at: UnixTime) -> Result<(), TxError> {
     // One row a job, or Postgres refuses the upsert: the last one counts, as if they came one by one.
-    let mut rows: BTreeMap<String, Value> =
-        jobs.iter().map(|job| (job.id.to_string(), json_row(job))).collect();
+    let rows: BTreeMap<SlurmJobId, Value> = jobs.iter().map(|job| (job.id, json_row(job))).collect();
+    let mut rows = Value::Array(rows.into_values().collect());
     let written = sqlx::query_scalar!(
         "insert into job as old (job_id, restart_count, uid, user_name, account, partition_name, workload,
             slowdown_ratio_max, memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, node_count,
@@ -140,14 +140,18 @@ pub(super) async fn record(conn: &mut PgConnection, jobs: &[JobRecord], at: Unix
             seen_at = excluded.seen_at
         where not old.seen_at between excluded.seen_at + interval '1 microsecond' and excluded.seen_at + interval '1 minute'
         returning job_id",
-        Value::Array(rows.values().cloned().collect()),
+        rows,
         at.seconds()
     )
     .fetch_all(&mut *conn)
     .await?;
-    let written: BTreeSet<String> = written.into_iter().collect();
-    rows.retain(|id, _| written.contains(id));
-    start::record(conn, &Value::Array(rows.into_values().collect())).await
+    if let Value::Array(rows) = &mut rows
+        && written.len() < rows.len()
+    {
+        let written: BTreeSet<String> = written.into_iter().collect();
+        rows.retain(|row| row["job_id"].as_str().is_some_and(|id| written.contains(id)));
+    }
+    start::record(conn, &rows).await
 }
 
 fn json_row(job: &JobRecord) -> Value {
