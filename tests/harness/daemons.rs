@@ -221,7 +221,8 @@ impl Cluster {
         self.give_folder("scheduler", "slurm")?;
         let agents = self.local_address("scheduler")?;
         let (web, metrics) = (self.web_address()?, self.metrics_address("scheduler")?);
-        let text = scheduler_toml(self, &Listens { agents, web, metrics });
+        let scan_period_seconds = self.spec().scan_period_seconds;
+        let text = scheduler_toml(self, &Own { agents, web, metrics, scan_period_seconds });
         let socket = self.layout().path("run/scheduler.sock");
         let beat = heartbeat(self);
         let written_at = || std::fs::metadata(&beat).and_then(|file| file.modified()).ok();
@@ -252,14 +253,10 @@ impl Cluster {
         let password = first.join("password");
         let password = std::fs::read_to_string(&password).map_err(io_error("read", &password))?;
         let host: String = first.display().to_string().replace('/', "%2F");
-        let toml = scheduler_toml(self, &Listens { agents, web, metrics })
+        let toml = scheduler_toml(self, &Own { agents, web, metrics, scan_period_seconds })
             .replace("scheduler.sock", "scheduler-second.sock")
             .replacen("/scheduler\"", "/scheduler-second\"", 1)
             .replace("/scheduler/heartbeat", "/scheduler-second/heartbeat")
-            .replace(
-                &scan_period_line(self.spec().scan_period_seconds),
-                &scan_period_line(scan_period_seconds),
-            )
             + &format!(
                 "[database]\nurl = \"postgres://pillion:{}@localhost:5432/postgres?host={host}\"\n",
                 password.trim()
@@ -404,11 +401,12 @@ impl Cluster {
     }
 }
 
-/// Where a scheduler listens.
-struct Listens {
+/// What one scheduler has to itself: where it listens, and how often it looks at Slurm.
+struct Own {
     agents: SocketAddr,
     web: SocketAddr,
     metrics: SocketAddr,
+    scan_period_seconds: f64,
 }
 
 /// A cluster without a pool is observed, and decided on in the shadow.
@@ -416,19 +414,15 @@ fn mode(spec: &ClusterSpec) -> &'static str {
     if spec.pool_nodes.is_empty() { "shadow" } else { "active" }
 }
 
-fn scan_period_line(seconds: f64) -> String {
-    format!("scan_period_seconds = {seconds:?}\n")
-}
-
 /// The configuration of `pillion-scheduler`.
-fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
+fn scheduler_toml(cluster: &Cluster, own: &Own) -> String {
     let root = cluster.root().display();
     let spec = cluster.spec();
-    let Listens { agents, web, metrics } = listens;
+    let Own { agents, web, metrics, scan_period_seconds } = own;
     let (part, partition) = if spec.pool_nodes.is_empty() { ("observe", "gpu") } else { ("pool", "shared") };
     format!(
         "state_directory = \"{root}/scheduler\"\nmode = \"{mode}\"\nbound_seconds = {bound}\n\
-         {scan_period}heartbeat_path = \"{root}/scheduler/heartbeat\"\n\
+         scan_period_seconds = {scan_period_seconds:?}\nheartbeat_path = \"{root}/scheduler/heartbeat\"\n\
          [{part}]\npartitions = [\"{partition}\"]\n{pool}\n\
          [slurm]\nconf = \"{conf}\"\n\
          [listen]\ntcp = \"{agents}\"\nsocket = \"{root}/run/scheduler.sock\"\n\
@@ -440,7 +434,6 @@ fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
         extra = spec.scheduler_conf_extra.join("\n"),
         mode = mode(spec),
         bound = spec.bound_seconds,
-        scan_period = scan_period_line(spec.scan_period_seconds),
         solo = spec.solo_seconds_min,
         conf = cluster.layout().slurm_conf().display(),
         users = spec.policy.as_str(),
