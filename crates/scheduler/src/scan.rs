@@ -203,7 +203,6 @@ pub fn record_of(job: &Job, known: Option<&Kept>) -> Option<JobRecord> {
         slowdown_ratio_max: kept.slowdown_ratio_max,
         memory_bytes_declared: kept.memory_bytes_declared,
         submitted_at: job.submitted_at,
-        eligible_at: job.eligible_at.filter(|_| is_pending),
         started_at: job.started_at.filter(|_| !is_pending),
         ended_at: job.ended_at.filter(|_| ending.is_some()),
         ending,

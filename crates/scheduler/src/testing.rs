@@ -102,7 +102,6 @@ pub(crate) fn record(start: JobStart) -> JobRecord {
         slowdown_ratio_max: None,
         memory_bytes_declared: None,
         submitted_at: at(900),
-        eligible_at: None,
         started_at: Some(at(1000)),
         ended_at: Some(at(2000)),
         ending: Some(Ending::Completed),

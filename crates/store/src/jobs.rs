@@ -28,8 +28,6 @@ pub struct JobRecord {
     pub memory_bytes_declared: Option<u64>,
     /// When it was submitted.
     pub submitted_at: UnixTime,
-    /// When Slurm starts it by itself, while it waits.
-    pub eligible_at: Option<UnixTime>,
     /// When it started (this start).
     pub started_at: Option<UnixTime>,
     /// When it ended.

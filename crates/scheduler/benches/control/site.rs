@@ -162,7 +162,6 @@ fn past_job(start: JobStart, user: u32, number: u32, run: &JobSummary) -> JobRec
         slowdown_ratio_max: None,
         memory_bytes_declared: None,
         submitted_at: run.started_at,
-        eligible_at: None,
         started_at: Some(run.started_at),
         ended_at: Some(run.ended_at),
         ending: Some(Ending::Completed),

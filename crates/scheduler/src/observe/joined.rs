@@ -119,7 +119,6 @@ fn record(job: &ObservedJob, device_count: usize) -> JobRecord {
         slowdown_ratio_max: None,
         memory_bytes_declared: None,
         submitted_at: job.submitted_at,
-        eligible_at: None,
         started_at: Some(job.started_at),
         ended_at: job.ended_at,
         ending: job.ending,

@@ -159,7 +159,6 @@ impl Ledger {
             slowdown_ratio_max,
             memory_bytes_declared,
             submitted_at,
-            eligible_at,
             started_at,
             ended_at,
             ending,
@@ -172,7 +171,7 @@ impl Ledger {
         self.hasher.hash_one((
             (id, restart_count, uid, user, account, partition),
             (workload, slowdown_ratio_max.map(f64::to_bits), memory_bytes_declared),
-            (bits(*submitted_at), eligible_at.map(bits), started_at.map(bits), ended_at.map(bits)),
+            (bits(*submitted_at), started_at.map(bits), ended_at.map(bits)),
             (ending.map(Ending::as_str), node, node_count, gres, alone, exit),
         ))
     }
@@ -185,4 +184,28 @@ impl Ledger {
 /// A float has no hash; its bits have.
 fn bits(time: UnixTime) -> u64 {
     time.seconds().to_bits()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, NOW, at};
+    use pillion_core::mark::Mark;
+    use pillion_slurm::{Job, NodeAvailability};
+
+    #[tokio::test]
+    async fn a_renewed_begin_time_writes_no_row() {
+        let ledger = Ledger::new(testing::context());
+        let mark = Mark { workload_digest: "w".into(), ..Mark::default() };
+        let waits = Job { mark: Ok(Some(mark)), ..testing::job(JobState::Pending) };
+        let id = waits.id;
+        let renewed = Job { eligible_at: Some(at(NOW + 900)), ..waits.clone() };
+        let moved = Job { partition: "other".into(), ..renewed.clone() };
+        let [first, renewed, moved] =
+            [waits, renewed, moved].map(|job| testing::scan(Some(job), NodeAvailability::Up));
+        assert_eq!(ledger.changed(&first, &[id]).len(), 1);
+        ledger.write_down(&Arc::new(first)).await.unwrap();
+        assert!(ledger.changed(&renewed, &[id]).is_empty(), "its begin time is read of Slurm where it is asked for");
+        assert_eq!(ledger.changed(&moved, &[id]).len(), 1);
+    }
 }

@@ -1,4 +1,6 @@
-//! Table `job`: managed jobs as the last scan saw them.
+//! Table `job`: managed jobs as the last scan saw them, but for begin times: those of a long queue move all the time, by our own renewal,
+//! and are read of Slurm where they are asked for. Nobody writes or reads the column `eligible_at` any more; it stays until no scheduler that
+//! does may lead beside one of this release.
 
 use super::convert::{Place, Timestamp, bigint, text, unix_time};
 use super::tx::Access::{Browse, Read, Write};
@@ -44,7 +46,6 @@ pub(super) struct JobRow {
     slowdown_ratio_max: Option<f64>,
     memory_bytes_declared: Option<i64>,
     submitted_at: Timestamp,
-    eligible_at: Option<Timestamp>,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
     ending: Option<String>,
@@ -75,7 +76,6 @@ impl TryFrom<JobRow> for JobRecord {
             workload: WorkloadKey::new(row.workload),
             slowdown_ratio_max: row.slowdown_ratio_max,
             submitted_at: unix_time(row.submitted_at),
-            eligible_at: row.eligible_at.map(unix_time),
             started_at: row.started_at.map(unix_time),
             ended_at: row.ended_at.map(unix_time),
             node: row.node.map(NodeName::new),
@@ -100,8 +100,8 @@ pub(super) async fn jobs(
     let rows = sqlx::query_as!(
         JobRow,
         "select job_id, restart_count, uid, user_name, account, partition_name, workload, slowdown_ratio_max,
-            memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, node_count, gres, is_alone,
-            exit_status, exit_signal
+            memory_bytes_declared, submitted_at, started_at, ended_at, ending, node, node_count, gres, is_alone, exit_status,
+            exit_signal
         from job where job_id = any($1)",
         ids
     )
@@ -119,24 +119,23 @@ pub(super) async fn record(conn: &mut PgConnection, jobs: &[JobRecord], at: Unix
     let mut rows = Value::Array(rows.into_values().collect());
     let written = sqlx::query_scalar!(
         "insert into job as old (job_id, restart_count, uid, user_name, account, partition_name, workload,
-            slowdown_ratio_max, memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, node_count,
+            slowdown_ratio_max, memory_bytes_declared, submitted_at, started_at, ended_at, ending, node, node_count,
             gres, is_alone, exit_status, exit_signal, seen_at)
         select new.job_id, new.restart_count, new.uid, new.user_name, new.account, new.partition_name, new.workload,
-            new.slowdown_ratio_max, new.memory_bytes_declared, to_timestamp(new.submitted_at),
-            to_timestamp(new.eligible_at), to_timestamp(new.started_at), to_timestamp(new.ended_at), new.ending, new.node,
-            new.node_count, new.gres, new.is_alone, new.exit_status, new.exit_signal, to_timestamp($2)
+            new.slowdown_ratio_max, new.memory_bytes_declared, to_timestamp(new.submitted_at), to_timestamp(new.started_at),
+            to_timestamp(new.ended_at), new.ending, new.node, new.node_count, new.gres, new.is_alone, new.exit_status, new.exit_signal, to_timestamp($2)
         from jsonb_to_recordset($1) as new (job_id text, restart_count integer, uid bigint, user_name text,
             account text, partition_name text, workload text, slowdown_ratio_max double precision,
-            memory_bytes_declared bigint, submitted_at double precision, eligible_at double precision,
-            started_at double precision, ended_at double precision, ending text, node text, node_count bigint, gres text, is_alone boolean,
+            memory_bytes_declared bigint, submitted_at double precision, started_at double precision,
+            ended_at double precision, ending text, node text, node_count bigint, gres text, is_alone boolean,
             exit_status bigint, exit_signal bigint)
         on conflict (job_id) do update set
             restart_count = excluded.restart_count, uid = excluded.uid, user_name = excluded.user_name,
             account = excluded.account, partition_name = excluded.partition_name, workload = excluded.workload,
             slowdown_ratio_max = excluded.slowdown_ratio_max, memory_bytes_declared = excluded.memory_bytes_declared,
-            submitted_at = excluded.submitted_at, eligible_at = excluded.eligible_at, started_at = excluded.started_at,
-            ended_at = excluded.ended_at, ending = excluded.ending, node = excluded.node,
-            node_count = excluded.node_count, gres = excluded.gres, is_alone = excluded.is_alone, exit_status = excluded.exit_status, exit_signal = excluded.exit_signal,
+            submitted_at = excluded.submitted_at, started_at = excluded.started_at, ended_at = excluded.ended_at,
+            ending = excluded.ending, node = excluded.node, node_count = excluded.node_count, gres = excluded.gres,
+            is_alone = excluded.is_alone, exit_status = excluded.exit_status, exit_signal = excluded.exit_signal,
             seen_at = excluded.seen_at
         where not old.seen_at between excluded.seen_at + interval '1 microsecond' and excluded.seen_at + interval '1 minute'
         returning job_id",
@@ -166,7 +165,6 @@ fn json_row(job: &JobRecord) -> Value {
         slowdown_ratio_max,
         memory_bytes_declared,
         submitted_at,
-        eligible_at,
         started_at,
         ended_at,
         ending,
@@ -187,7 +185,6 @@ fn json_row(job: &JobRecord) -> Value {
         "slowdown_ratio_max": slowdown_ratio_max,
         "memory_bytes_declared": memory_bytes_declared.map(bigint),
         "submitted_at": submitted_at,
-        "eligible_at": eligible_at,
         "started_at": started_at,
         "ended_at": ended_at,
         "ending": ending.map(Ending::as_str),

@@ -181,7 +181,7 @@ async fn a_job_reads_as_it_was_recorded(store: Arc<dyn Store>) {
         exit: Some((139, 11)),
         ..ended_job(33)
     };
-    let waiting = JobRecord { eligible_at: None, ..job(34) };
+    let waiting = job(34);
     store.record_jobs(&[full.clone(), waiting.clone()], at(0)).await.expect("recorded");
     assert_eq!(store.job(full.id).await.expect("read"), Some(full));
     assert_eq!(store.job(waiting.id).await.expect("read"), Some(waiting));

@@ -60,7 +60,6 @@ pub(crate) fn job(id: u32) -> JobRecord {
         slowdown_ratio_max: None,
         memory_bytes_declared: None,
         submitted_at: at(0),
-        eligible_at: Some(at(600)),
         started_at: None,
         ended_at: None,
         ending: None,
