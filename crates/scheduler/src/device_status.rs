@@ -5,6 +5,7 @@
 use crate::agents::AgentState;
 use crate::idle::Place;
 use crate::scan::Scan;
+use crate::setup_backoff::{Failures, SetupBackoff};
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::{DecisionId, GresType, NodeName};
@@ -13,24 +14,28 @@ use pillion_store::{Drain, drain_of};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Devices whose tenants are not as they were planned, and whose sharing it is. They take nobody new while it lasts.
+/// Devices that are not as they were planned with. They take nobody new while it lasts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Amiss {
-    /// Somebody does far more than he was let in for.
+    /// Somebody does far more than he was let in for, and whose sharing it is.
     pub overrun: BTreeMap<Place, DecisionId>,
-    /// A promise is being broken.
+    /// A promise is being broken, and whose sharing it is.
     pub strained: BTreeMap<Place, DecisionId>,
+    /// Shares could not be set up there.
+    pub setup_backoff: SetupBackoff,
 }
 
 #[cfg(test)]
-pub static NOTHING_AMISS: Amiss = Amiss { overrun: BTreeMap::new(), strained: BTreeMap::new() };
+pub static NOTHING_AMISS: Amiss =
+    Amiss { overrun: BTreeMap::new(), strained: BTreeMap::new(), setup_backoff: SetupBackoff::new() };
 
 impl Amiss {
-    /// What is seen of who is on this device; what says more of him first.
-    pub fn of(&self, node: &NodeName, gres_type: &GresType) -> Option<Closed<'static>> {
+    /// What is seen of this device; what says more of who is on it first.
+    pub fn of(&self, node: &NodeName, gres_type: &GresType) -> Option<Closed<'_>> {
         let place = (node.clone(), gres_type.clone());
         let (overrun, strained) = (self.overrun.contains_key(&place), self.strained.contains_key(&place));
-        overrun.then_some(Closed::Overrun).or(strained.then_some(Closed::Strained))
+        let seen = overrun.then_some(Closed::Overrun).or(strained.then_some(Closed::Strained));
+        seen.or_else(|| self.setup_backoff.closed(&place).map(Closed::SetupFailed))
     }
 }
 
@@ -48,13 +53,22 @@ pub enum Closed<'a> {
     Overrun,
     /// Who is on it, is slowed more than he was promised.
     Strained,
+    /// The last share could not be set up there.
+    SetupFailed(&'a Failures),
 }
 
 impl Closed<'_> {
+    /// As this reader may read it.
+    pub fn told(&self, to_operator: bool) -> String {
+        if to_operator { self.to_string() } else { self.for_everybody() }
+    }
+
     /// As everybody may read it: nothing by which to know who is on the device.
     pub fn for_everybody(&self) -> String {
         match self {
             Self::Fault(fault) => fault.for_everybody().to_string(),
+            // An agent may name jobs and users.
+            Self::SetupFailed(_) => "a share could not be set up there a moment ago".to_owned(),
             Self::Drained(_) | Self::AgentNotResponding | Self::Overrun | Self::Strained => self.to_string(),
         }
     }
@@ -68,6 +82,7 @@ impl fmt::Display for Closed<'_> {
             Self::Fault(fault) => fault.fmt(f),
             Self::Overrun => f.write_str("who runs there is not as he was known"),
             Self::Strained => f.write_str("a promise is being broken there"),
+            Self::SetupFailed(failures) => failures.fmt(f),
         }
     }
 }
@@ -75,7 +90,7 @@ impl fmt::Display for Closed<'_> {
 /// Why a device of this agent's node takes no new tenants; `None`: it does.
 pub fn closed<'a>(
     drains: &'a [Drain],
-    amiss: &Amiss,
+    amiss: &'a Amiss,
     node: &NodeName,
     agent: &'a AgentState,
     gres_type: &GresType,
@@ -183,6 +198,7 @@ pub fn spots<'a>(sources: &Sources<'a>) -> Vec<Spot<'a>> {
 mod tests {
     use super::*;
     use crate::testing::{self, NOW, at, scan};
+    use pillion_core::UserId;
     use pillion_core::health::FaultKind;
     use pillion_slurm::NodeAvailability;
     use pillion_store::DrainPlace;
@@ -258,6 +274,12 @@ mod tests {
         let both = Amiss { overrun: only(&place), ..strained.clone() };
         assert_eq!(told(&agent(), &both), ("closed", "who runs there is not as he was known".to_owned()));
         assert!(told(&broken(), &both).1.ends_with("it is gone"), "what it is itself goes first");
+        let mut failed = Amiss::default();
+        failed.setup_backoff.failed(place.clone(), UserId(7), "start 8+0 holds it", at(NOW));
+        let why = "a share could not be set up there: start 8+0 holds it".to_owned();
+        assert_eq!(told(&agent(), &failed), ("closed", why));
+        let for_everybody = failed.of(&place.0, &place.1).map(|why| why.told(false));
+        assert_eq!(for_everybody.as_deref(), Some("a share could not be set up there a moment ago"));
         let elsewhere = Amiss { strained: only(&(place.0, GresType::new("g1"))), ..Amiss::default() };
         assert_eq!(told(&agent(), &elsewhere), ("shared", String::new()));
     }

@@ -17,7 +17,7 @@ use pillion_core::report::{
     AgentHello, DeviceSamples, JobSummary, Launch, Report, ReportBody, ShareResult, ToAgent,
 };
 use pillion_core::{NodeName, WorkloadName};
-use pillion_store::{Event, Naming, ObservedJob};
+use pillion_store::{Decision, Event, Naming, ObservedJob};
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::{info, warn};
@@ -276,6 +276,7 @@ impl Ingest {
         if let Verdict::Dropped(doubt) = truth::share(result, node, decision.as_ref()) {
             return self.distrust(node, &format!("an answer for {}", result.start), doubt).await;
         }
+        self.back_off(node, decision.as_ref(), result);
         if let Some(error) = &result.error {
             let reason = format!("node {node} could not set up the share: {error}");
             self.event(EventKind::ShareFailed, result.start.job_id, node, reason.clone()).await?;
@@ -290,6 +291,23 @@ impl Ingest {
             context.nudges.release.notify_one();
         }
         Ok(())
+    }
+
+    /// Where a share could not be set up nobody else is sent for a moment.
+    fn back_off(&self, node: &NodeName, decision: Option<&Decision>, result: &ShareResult) {
+        let Some(decision) = decision else { return };
+        let Some(member) = decision.members.iter().find(|member| member.plan.start == result.start) else {
+            return;
+        };
+        let now = self.context.now();
+        let mut board = self.context.board_mut();
+        for gres_type in &decision.gres_types {
+            let place = (node.clone(), gres_type.clone());
+            match &result.error {
+                Some(error) => board.amiss.setup_backoff.failed(place, member.plan.uid, error, now),
+                None => board.amiss.setup_backoff.succeeded(&place),
+            }
+        }
     }
 
     /// Takes back shares that an agent holds from before and that no active decision stands behind any more.

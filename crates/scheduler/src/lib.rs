@@ -45,6 +45,7 @@ pub mod run;
 pub mod scan;
 mod sent_away;
 pub mod sessions;
+pub mod setup_backoff;
 pub mod shadow;
 pub mod step;
 pub mod strays;

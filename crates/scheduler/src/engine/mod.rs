@@ -307,7 +307,7 @@ impl Engine {
         let due = {
             let mut written = self.written();
             written.retain(left);
-            written.due(left)
+            written.due(left, context.now())
         };
         if !due.explanations.is_empty() {
             self.record(plan, &due.explanations).await?;

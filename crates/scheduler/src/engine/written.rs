@@ -1,39 +1,66 @@
 //! Which explanations are worth writing down: pure. A plan explains every job that it leaves waiting, and of 100,000 nearly all have
-//! the explanation that they had before. A reason that is new goes first; newer candidates beside the same reason follow in turns.
+//! the explanation that they had before. A reason that is new goes first; newer candidates beside the same reason follow in turns, and now
+//! and then only: several plans are made a second, and each has other figures for everybody. The board has what the last one said.
 
-use pillion_core::SlurmJobId;
+use pillion_core::{SlurmJobId, UnixTime};
 use pillion_pairing::{Candidate, Explanation, Reason};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::time::Duration;
 
 /// How many are written down after one plan.
 const PER_PLAN: usize = 2_000;
+/// How long a reason stays written down at least: one that comes and goes between two plans tells nobody anything.
+const REASON_STAYS: Duration = Duration::from_secs(5);
+/// How long candidates stay beside a reason that is the same still.
+const CANDIDATES_STAY: Duration = Duration::from_mins(1);
 
 /// What was written down of each job that waits.
 #[derive(Default)]
 pub(super) struct Written {
-    jobs: BTreeMap<SlurmJobId, (Reason, u64)>,
+    jobs: BTreeMap<SlurmJobId, Known>,
     /// The last job of which newer candidates were written down: the next turn goes on behind it.
     last: Option<SlurmJobId>,
     hasher: RandomState,
 }
 
+/// What was written down of one.
+#[derive(Clone, Copy)]
+struct Known {
+    reason: Reason,
+    digest: u64,
+    at: UnixTime,
+}
+
+impl Known {
+    /// Whether it has stood for so long; a clock that was set back holds nothing up.
+    fn has_stood(&self, at: UnixTime, long: Duration) -> bool {
+        at >= self.at + long || at < self.at
+    }
+}
+
 /// What is to be written down now.
 pub(super) struct Due {
     pub(super) explanations: Vec<Explanation>,
-    written: Vec<(Reason, u64)>,
+    at: UnixTime,
+    written: Vec<Known>,
     last: Option<SlurmJobId>,
 }
 
 impl Written {
     /// What a plan says that is not written down yet.
-    pub(super) fn due(&self, left: &[Explanation]) -> Due {
+    pub(super) fn due(&self, left: &[Explanation], at: UnixTime) -> Due {
         let mut lists = HashMap::new();
-        let mut due = Due { explanations: Vec::new(), written: Vec::new(), last: self.last };
+        let mut due = Due { explanations: Vec::new(), at, written: Vec::new(), last: self.last };
         let (mut before, mut behind) = (Vec::new(), Vec::new());
         for one in left {
             let known = self.jobs.get(&one.job_id);
-            if known.is_some_and(|(reason, _)| *reason == one.reason) {
+            let is_as_before = known.is_some_and(|known| known.reason == one.reason);
+            let stays = if is_as_before { CANDIDATES_STAY } else { REASON_STAYS };
+            if known.is_some_and(|known| !known.has_stood(at, stays)) {
+                continue;
+            }
+            if is_as_before {
                 let is_behind = self.last.is_none_or(|last| one.job_id > last);
                 if is_behind { &mut behind } else { &mut before }.push(one);
             } else if due.explanations.len() < PER_PLAN {
@@ -48,7 +75,7 @@ impl Written {
                 break;
             }
             let digest = self.digest(one, &mut lists);
-            if self.jobs.get(&one.job_id).is_some_and(|(_, known)| *known != digest) {
+            if self.jobs.get(&one.job_id).is_some_and(|known| known.digest != digest) {
                 due.last = Some(one.job_id);
                 due.add(one, digest);
             }
@@ -86,13 +113,14 @@ impl Written {
 impl Due {
     fn add(&mut self, one: &Explanation, digest: u64) {
         self.explanations.push(one.clone());
-        self.written.push((one.reason, digest));
+        self.written.push(Known { reason: one.reason, digest, at: self.at });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{NOW, at};
     use std::sync::Arc;
 
     fn explanation(id: u32, reason: Reason, text: &str) -> Explanation {
@@ -108,14 +136,36 @@ mod tests {
     fn what_was_written_down_is_not_written_again() {
         let mut written = Written::default();
         let left = [explanation(1, Reason::Held, "a"), explanation(2, Reason::BehindOthers, "b")];
-        let due = written.due(&left);
+        let due = written.due(&left, at(NOW));
         assert_eq!(ids(&due), [1, 2]);
         written.keep(due);
-        assert!(written.due(&left).explanations.is_empty());
+        let later = at(NOW + 60);
+        assert!(written.due(&left, later).explanations.is_empty());
         let newer = [explanation(1, Reason::Held, "c"), explanation(2, Reason::Blocked, "b")];
-        assert_eq!(ids(&written.due(&newer)), [2, 1], "a new reason goes first");
+        assert_eq!(ids(&written.due(&newer, later)), [2, 1], "a new reason goes first");
         written.retain(&left[..1]);
-        assert_eq!(ids(&written.due(&left)), [2], "whoever was planned meanwhile begins anew");
+        assert_eq!(ids(&written.due(&left, later)), [2], "whoever was planned meanwhile begins anew");
+    }
+
+    /// As a storm showed it: 160 jobs that waited were written 300 times a second.
+    #[test]
+    fn what_comes_and_goes_between_plans_is_not_written_down() {
+        let mut written = Written::default();
+        let waits = |reason, text| [explanation(1, reason, text)];
+        let first = written.due(&waits(Reason::NoDeviceFree, "a"), at(NOW));
+        written.keep(first);
+        let is_due = |reason, text, seconds| {
+            !written.due(&waits(reason, text), at(NOW + seconds)).explanations.is_empty()
+        };
+        let other_candidates = [1, 59, 60].map(|seconds| is_due(Reason::NoDeviceFree, "b", seconds));
+        assert_eq!(other_candidates, [false, false, true]);
+        assert_eq!([1, 4, 5].map(|seconds| is_due(Reason::Blocked, "b", seconds)), [false, false, true]);
+        let before = at(NOW - 3_600);
+        assert_eq!(
+            ids(&written.due(&waits(Reason::NoDeviceFree, "b"), before)),
+            [1],
+            "the clock was set back"
+        );
     }
 
     #[test]
@@ -125,16 +175,16 @@ mod tests {
         let all = |text: &str| -> Vec<Explanation> {
             (1..=count).map(|id| explanation(id, Reason::BehindOthers, text)).collect()
         };
-        for text in ["first", "second"] {
+        for (text, now) in [("first", NOW), ("second", NOW + 60)] {
             let mut seen = BTreeSet::new();
             for _ in 0..3 {
-                let due = written.due(&all(text));
+                let due = written.due(&all(text), at(now));
                 assert!(due.explanations.len() <= PER_PLAN);
                 seen.extend(ids(&due));
                 written.keep(due);
             }
             assert_eq!(seen.len(), all(text).len(), "{text}");
-            assert!(written.due(&all(text)).explanations.is_empty());
+            assert!(written.due(&all(text), at(now + 60)).explanations.is_empty());
         }
     }
 }

@@ -72,6 +72,7 @@ impl AgentService for AgentServer {
         let last = last.map_err(|error| status::from_store(&error))?;
         let (stream, inbox) = context.agents.connect_vacant(&hello, now).ok_or_else(admit::taken)?;
         context.endings.agent_came(&hello.node);
+        context.board_mut().amiss.setup_backoff.forget(&hello.node);
         self.ingest.revoke_stale(&hello).await.map_err(|error| status::from_tick(&error))?;
         let conditions = self.ingest.record_conditions(&hello.node, &hello.conditions).await;
         conditions.map_err(|error| status::from_tick(&error))?;

@@ -259,7 +259,9 @@ fn device_row(spot: &Spot<'_>, there: &There, shown: Shown) -> api::ClusterDevic
         _ => None,
     };
     let amiss = match spot.closed {
-        Some(why @ (Closed::Overrun | Closed::Strained)) => Some(why.to_string()),
+        Some(why @ (Closed::Overrun | Closed::Strained | Closed::SetupFailed(_))) => {
+            Some(why.told(caller.is_operator))
+        }
         _ => None,
     };
     let faults = spot.agent.conditions.get(gres_type).into_iter().flat_map(|condition| &condition.faults);

@@ -160,7 +160,7 @@ fn devices(
         for fault in condition.iter_mut().flat_map(|condition| &mut condition.faults) {
             *fault = listing::fault(fault, caller);
         }
-        let amiss = amiss.of(node, &device.gres_type).map(|why| why.to_string());
+        let amiss = amiss.of(node, &device.gres_type).map(|why| why.told(caller.is_operator));
         DeviceStatus { amiss, ..DeviceStatus::new(device, condition) }
     });
     devices.collect()

@@ -49,6 +49,13 @@ impl World {
         self.ingest.report(&NodeName::new(node), node, &report).await.unwrap()
     }
 
+    /// Why the device of [`new_decision`] takes nobody.
+    fn closed(&self) -> Option<String> {
+        let board = self.context.board();
+        let closed = board.amiss.of(&NodeName::new("n1"), &GresType::new("g0"));
+        closed.map(|why| why.to_string())
+    }
+
     fn doubted(&self) -> BTreeMap<&'static str, u64> {
         self.context.tally.counts().doubted
     }
@@ -138,7 +145,13 @@ async fn no_agent_gives_up_a_decision_for_another_node() {
     let told = ShareResult { decision_id: id, start: start(), error, revoked: false };
     world.ingest.share_result(&NodeName::new("evil"), &told).await.unwrap();
     assert_eq!(store.decision(id).await.unwrap().unwrap().state, DecisionState::Planned);
+    assert_eq!(world.closed(), None);
     world.ingest.share_result(&NodeName::new("n1"), &told).await.unwrap();
     assert_eq!(store.decision(id).await.unwrap().unwrap().state, DecisionState::Abandoned);
     assert_eq!(world.doubted(), [("other-share", 1)].into());
+    let why = world.closed().expect("or the node would be given each job of the queue in turn");
+    assert_eq!(why, "a share could not be set up there: no");
+    let ready = ShareResult { error: None, ..told };
+    world.ingest.share_result(&NodeName::new("n1"), &ready).await.unwrap();
+    assert_eq!(world.closed(), None, "one was set up");
 }

@@ -175,7 +175,11 @@ fn device_view(
     // Of one whose shape is held, what stands can be given away.
     let gives_standing = |why: &Closed<'_>| match why {
         Closed::Fault(fault) => fault.kind == FaultKind::Held && !instances_empty.is_empty(),
-        Closed::Drained(_) | Closed::AgentNotResponding | Closed::Overrun | Closed::Strained => false,
+        Closed::Drained(_)
+        | Closed::AgentNotResponding
+        | Closed::Overrun
+        | Closed::Strained
+        | Closed::SetupFailed(_) => false,
     };
     let blocked = if let Some(why) = closed.filter(|why| !gives_standing(why)) {
         Some(why.for_everybody())

@@ -205,7 +205,10 @@ mod tests {
             [waits, renewed, moved].map(|job| testing::scan(Some(job), NodeAvailability::Up));
         assert_eq!(ledger.changed(&first, &[id]).len(), 1);
         ledger.write_down(&Arc::new(first)).await.unwrap();
-        assert!(ledger.changed(&renewed, &[id]).is_empty(), "its begin time is read of Slurm where it is asked for");
+        assert!(
+            ledger.changed(&renewed, &[id]).is_empty(),
+            "its begin time is read of Slurm where it is asked for"
+        );
         assert_eq!(ledger.changed(&moved, &[id]).len(), 1);
     }
 }

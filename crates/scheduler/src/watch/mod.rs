@@ -152,6 +152,7 @@ impl Watch {
             }
         }
         board.idle = board.idle.after(scan);
+        board.amiss.setup_backoff.reopen(scan.at);
         board.launched.retain(|start, _| scan.jobs.contains_key(&start.job_id));
         for start in forgotten(scan, &board.launched) {
             if board.forgotten.insert(start) {
