@@ -11,7 +11,7 @@ use crate::agents::Agents;
 use crate::context::Context;
 use crate::fence;
 use crate::idle::{Idle, Place, Wish, suits, wants_cap, wish};
-use crate::scan::{Scan, held_reason, is_waiting, mark_of};
+use crate::scan::{Scan, held_reason, is_for_slurm_alone, is_waiting, mark_of};
 use crate::tick_error::TickError;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::{Job, JobUpdate, updates};
@@ -108,7 +108,7 @@ fn due<'a>(
     let mut due = Vec::new();
     for job in scan.jobs.values().filter(|job| is_waiting(job) && job.priority > 0) {
         let bound = bound_of(job, progress.bound);
-        if !is_due(job, scan, bound) {
+        if is_for_slurm_alone(job) || !is_due(job, scan, bound) {
             continue;
         }
         let own_begin = UnixTime::from_epoch(mark_of(job).map_or(0, |mark| mark.original_begin_epoch));
@@ -225,6 +225,18 @@ mod tests {
         assert_eq!(with(Mark { alone: true, ..Mark::default() }), None);
         assert_eq!(with(Mark::default().leased(at(NOW), 0)), None);
         assert_eq!(renewed(Job { mark: Ok(None), ..late() }), None);
+    }
+
+    #[test]
+    fn whom_only_slurm_can_place_it_starts_when_his_time_comes() {
+        let asks = |features: &str, reservation: &str| {
+            renewed(Job { features: features.into(), reservation: reservation.into(), ..late() })
+        };
+        assert_eq!(asks("a100&big", ""), Some(at(NOW + 600)));
+        for features in ["a100|h100", "[rack1*2]", "(a&b)", "!slow"] {
+            assert_eq!(asks(features, ""), None, "{features}");
+        }
+        assert_eq!(asks("", "maintenance"), None, "an admin gave it a reservation");
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Scan {
         self.places.get(name).and_then(|place| self.nodes.get(*place))
     }
 
-    /// How many tasks of this array hold or are about to hold resources.
+    /// How many tasks of this array hold resources.
     pub fn active_array_tasks(&self, array_id: u32) -> usize {
         self.active_tasks.get(&array_id).copied().unwrap_or(0)
     }
@@ -123,6 +123,16 @@ pub fn is_waiting(job: &Job) -> bool {
         && mark_of(job).is_some_and(|mark| mark.lease_epoch.is_none() && !mark.alone)
 }
 
+/// Whether a job asks for features in a way that only Slurm understands (`a100|h100`, `[rack1*2]`): its user wrote them afterwards.
+pub fn has_features_of_slurm(job: &Job) -> bool {
+    job.features.contains(['|', '[', '(', '*', '!'])
+}
+
+/// Whether only Slurm can tell where the job may start: nobody plans it, and nobody holds it back.
+pub fn is_for_slurm_alone(job: &Job) -> bool {
+    has_features_of_slurm(job) || !job.reservation.is_empty()
+}
+
 /// What keeps a waiting job from starting now whatever the devices do; `None` = nothing.
 pub fn held_reason(job: &Job, scan: &Scan) -> Option<String> {
     let own_begin = mark_of(job).map_or(0, |mark| mark.original_begin_epoch);
@@ -137,6 +147,9 @@ pub fn held_reason(job: &Job, scan: &Scan) -> Option<String> {
     }
     if !job.reservation.is_empty() {
         return Some("it asked for a reservation".to_owned());
+    }
+    if has_features_of_slurm(job) {
+        return Some("it asked for features that only Slurm can match, and is left to it".to_owned());
     }
     if let (Some(throttle), Some(_)) = (job.array_throttle, job.id.task)
         && scan.active_array_tasks(job.id.id) >= throttle as usize

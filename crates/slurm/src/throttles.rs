@@ -23,20 +23,26 @@ pub(crate) struct Throttles {
 impl Throttles {
     /// Asks for these arrays, each at most once a minute and all of them in few calls; forgets others.
     pub(crate) async fn ask(&mut self, runner: &Runner, arrays: &BTreeSet<u32>) {
-        self.known.retain(|array, (asked_at, _)| arrays.contains(array) && asked_at.elapsed() < FRESH);
-        let unknown: Vec<u32> =
-            arrays.iter().copied().filter(|array| !self.known.contains_key(array)).collect();
-        for some in unknown.chunks(ARRAYS_PER_CALL) {
+        for some in self.due(arrays, Instant::now()).chunks(ARRAYS_PER_CALL) {
             let nonce = nonce();
             let lines = scontrol::throttle_questions(some, &nonce);
             // The option is the program's: among its own commands `show job -o 7` has a word too many.
             let answer = runner.ask_lines("scontrol", &["-o"], &lines).await;
             self.tell(answer.as_ref().err());
-            // Nothing is known, and it is asked again at the next scan; so it is of an array that ended meanwhile.
+            // What was known stands, and it is asked again at the next scan; so it is of an array that ended meanwhile.
             let Ok(text) = answer else { break };
             let (found, asked_at) = (scontrol::array_throttles(&text, some, &nonce), Instant::now());
             self.known.extend(found.into_iter().map(|(array, throttle)| (array, (asked_at, throttle))));
         }
+    }
+
+    /// Those of them of which nothing is known, or only what may have changed: until it is answered anew, that stands. Forgets others.
+    fn due(&mut self, arrays: &BTreeSet<u32>, now: Instant) -> Vec<u32> {
+        self.known.retain(|array, _| arrays.contains(array));
+        let is_fresh = |array: &u32| {
+            self.known.get(array).is_some_and(|(asked_at, _)| now.duration_since(*asked_at) < FRESH)
+        };
+        arrays.iter().copied().filter(|array| !is_fresh(array)).collect()
     }
 
     /// As it was answered; `None` where there is none, or nobody knows.
@@ -56,5 +62,24 @@ impl Throttles {
             tracing::info!("how many tasks of an array may run at once is known again");
         }
         self.failure = why;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As it was: forgotten before it was asked again, so that a call that failed let the whole array through.
+    #[test]
+    fn a_throttle_stands_until_it_is_answered_anew() {
+        let mut throttles = Throttles::default();
+        let arrays = BTreeSet::from([7, 8]);
+        let now = Instant::now();
+        assert_eq!(throttles.due(&arrays, now), [7, 8]);
+        throttles.known.insert(7, (now, Some(1)));
+        assert_eq!(throttles.due(&arrays, now), [8]);
+        assert_eq!((throttles.due(&arrays, now + FRESH), throttles.of(7)), (vec![7, 8], Some(1)));
+        assert_eq!(throttles.due(&BTreeSet::from([8]), now), [8]);
+        assert_eq!(throttles.of(7), None, "it has ended");
     }
 }

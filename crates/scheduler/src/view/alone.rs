@@ -1,8 +1,8 @@
 //! Jobs that Slurm starts by itself, and those that it has started: of none of these there is a decision.
 
-use super::{active_members, waiting_job};
+use super::{Turns, active_members, waiting_job};
 use crate::idle::suits;
-use crate::scan::{Scan, cpus_of_one_node, held_reason, mark_of};
+use crate::scan::{Scan, cpus_of_one_node, has_features_of_slurm, held_reason, mark_of};
 use crate::view::Sources;
 use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 use pillion_pairing::AloneClaim;
@@ -33,7 +33,7 @@ pub(super) fn alone_claims(planned: &BTreeSet<SlurmJobId>, sources: Sources<'_>)
         let waits = mark
             .let_go
             .filter(|let_go| has_waited(*let_go))
-            .and_then(|_| waiting_job(job, &mut BTreeMap::new(), sources));
+            .and_then(|_| waiting_job(job, &mut Turns::default(), sources));
         claims.push(AloneClaim {
             job_id: job.id,
             required_nodes,
@@ -71,8 +71,7 @@ impl<'a> Places<'a> {
 
 fn can_run_on(job: &Job, scan: &Scan) -> Option<Vec<NodeName>> {
     // Features that only Slurm understands: its user wrote them afterwards. They leave any node.
-    let without =
-        job.features.contains(['|', '[', '(', '*', '!']).then(|| Job { features: "".into(), ..job.clone() });
+    let without = has_features_of_slurm(job).then(|| Job { features: "".into(), ..job.clone() });
     let job = without.as_ref().unwrap_or(job);
     let is_named = |name: &NodeName| job.required_nodes.is_empty() || job.required_nodes.contains(name);
     let nodes = scan.nodes.iter().filter(|node| is_named(&node.name) && suits(job, node));

@@ -3,6 +3,7 @@
 mod alone;
 mod charged;
 mod copies;
+mod limits;
 mod order;
 mod request;
 mod sources;
@@ -20,6 +21,7 @@ use crate::device_status::{Closed, closed};
 use crate::first_runs::seen::is_first_run;
 use crate::scan::{Scan, cpus_of_one_node, held_reason, is_waiting, mark_of, workload_of};
 use alone::{StartedAlone, alone_claims};
+use limits::Limits;
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, FaultKind};
@@ -298,21 +300,41 @@ fn waiting_jobs(planned: &BTreeSet<SlurmJobId>, sources: Sources<'_>) -> Vec<Wai
     let jobs: Vec<&Job> =
         scan.jobs.values().filter(|job| is_waiting(job) && !planned.contains(&job.id)).collect();
     let jobs = order::ordered(jobs, sources);
-    let (mut open_tasks, mut waiting) = (BTreeMap::new(), Vec::with_capacity(jobs.len()));
-    waiting.extend(jobs.into_iter().filter_map(|job| waiting_job(job, &mut open_tasks, sources)));
+    let mut turns = Turns { open_tasks: open_tasks(planned, scan), limits: Limits::of(scan) };
+    let mut waiting = Vec::with_capacity(jobs.len());
+    waiting.extend(jobs.into_iter().filter_map(|job| waiting_job(job, &mut turns, sources)));
     waiting
 }
 
-/// `open_tasks` counts the tasks of each array that were let through in this view, so that a plan keeps its throttle.
-fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Sources<'_>) -> Option<WaitingJob> {
+/// What lets some of several jobs through in one view, and not the others.
+#[derive(Default)]
+struct Turns<'a> {
+    /// Tasks of each array that are about to start, or were let through, so that plans keep its throttle.
+    open_tasks: BTreeMap<u32, usize>,
+    limits: Limits<'a>,
+}
+
+/// Tasks that were planned and that Slurm does not count yet.
+fn open_tasks(planned: &BTreeSet<SlurmJobId>, scan: &Scan) -> BTreeMap<u32, usize> {
+    let mut open = BTreeMap::new();
+    for id in planned.iter().filter(|id| id.task.is_some()) {
+        if scan.jobs.get(id).is_some_and(|job| job.state == JobState::Pending) {
+            *open.entry(id.id).or_default() += 1;
+        }
+    }
+    open
+}
+
+fn waiting_job(job: &Job, turns: &mut Turns<'_>, sources: Sources<'_>) -> Option<WaitingJob> {
     let mark = mark_of(job)?;
     let cooling = sources.cooling.get(&job.id).is_some_and(|until| *until > sources.scan.at);
     let mut held = held_reason(job, sources.scan);
     if held.is_none() && cooling {
         held = Some("its last plan or start ended a moment ago".to_owned());
     }
+    held = held.or_else(|| turns.limits.held(job));
     if let (None, Some(throttle), Some(_)) = (&held, job.array_throttle, job.id.task) {
-        let open = open_tasks.entry(job.id.id).or_default();
+        let open = turns.open_tasks.entry(job.id.id).or_default();
         *open += 1;
         if sources.scan.active_array_tasks(job.id.id) + *open > throttle as usize {
             held = Some(format!("its array runs at most {throttle} at once"));

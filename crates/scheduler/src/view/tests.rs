@@ -1,6 +1,7 @@
 //! What the engine is shown: what is free, who is where, who waits and who is held.
 
 mod alone;
+mod arrays;
 mod by_job;
 mod sessions;
 use super::*;
@@ -259,19 +260,6 @@ fn what_keeps_a_job_from_starting_is_named() {
     let cooling = [(SlurmJobId::plain(7), at(NOW + 5))].into();
     let view = view_of(&World { jobs: vec![job(JobState::Pending)], cooling, ..World::default() });
     assert!(view.waiting[0].held.is_some());
-}
-
-#[test]
-fn an_array_is_let_through_up_to_its_throttle() {
-    let task = |task: u32, state: JobState| Job {
-        id: SlurmJobId::array_task(9, task),
-        array_throttle: Some(2),
-        ..job(state)
-    };
-    let jobs = vec![task(1, JobState::Running), task(2, JobState::Pending), task(3, JobState::Pending)];
-    let view = view_of(&World { jobs, ..World::default() });
-    let held: Vec<bool> = view.waiting.iter().map(|job| job.held.is_some()).collect();
-    assert_eq!(held, [false, true]);
 }
 
 #[test]
