@@ -168,6 +168,8 @@ fn view(devices: Devices) -> anyhow::Result<ClusterView> {
     let node = |number| NodeView {
         name: node_name(number),
         blocked: None,
+        cpus: 64,
+        memory_mib: 512 * 1024,
         cpus_free: 64,
         memory_mib_free: 512 * 1024,
         features: Vec::new(),

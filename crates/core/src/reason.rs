@@ -86,7 +86,7 @@ pub enum Reason {
     NoShardsLeft,
     /// Not enough CPUs or host memory on the node.
     NodeTooFull,
-    /// Features, exclusions or the GPU type asked for do not match.
+    /// Features, exclusions or the GPU type asked for do not match, or the node is too small.
     NodeDoesNotMatch,
     /// No device is free for it now.
     NoDeviceFree,
@@ -215,7 +215,7 @@ impl Reason {
             }
             Self::NoShardsLeft => "no shards are left beside it",
             Self::NodeTooFull => "not enough CPUs or memory on its node",
-            Self::NodeDoesNotMatch => "features, exclusions or GPU type do not match",
+            Self::NodeDoesNotMatch => "features, exclusions, GPU type or size of the node do not match",
             Self::NoDeviceFree => "no device is free",
             Self::AwaitsVerdict => "two like them are being tried",
             Self::BehindOthers => "a job before it in the queue comes first",
@@ -228,7 +228,7 @@ impl Reason {
     pub const fn of_waiting(self) -> &'static str {
         match self {
             Self::NodeDoesNotMatch => {
-                "waits: no device of the pool matches its partition, features, exclusions, GPU type and cap"
+                "waits: no device of the pool matches its partition, features, exclusions, GPU type, CPUs, memory and cap"
             }
             Self::Blocked => "waits: the devices that match take nothing now",
             Self::NodeTooFull => {

@@ -123,7 +123,7 @@ pub(crate) fn known_profiles() -> Vec<WorkloadProfile> {
     vec![profile("light", 0.1, 0.05, 8), profile("half", 0.5, 0.2, 8), profile("heavy", 0.97, 0.3, 8)]
 }
 
-/// A cluster of these devices and jobs; every node of a device has 64 CPUs free.
+/// A cluster of these devices and jobs; every node of a device has 64 CPUs free of 128.
 pub(crate) fn view(devices: Vec<DeviceView>, waiting: Vec<WaitingJob>) -> ClusterView {
     let mut names: Vec<NodeName> = devices.iter().map(|device| device.node.clone()).collect();
     names.sort();
@@ -131,6 +131,8 @@ pub(crate) fn view(devices: Vec<DeviceView>, waiting: Vec<WaitingJob>) -> Cluste
     let node = |name: NodeName| NodeView {
         name,
         blocked: None,
+        cpus: 128,
+        memory_mib: 1 << 22,
         cpus_free: 64,
         memory_mib_free: 1 << 20,
         features: vec!["gpu".to_owned()],

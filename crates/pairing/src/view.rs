@@ -115,6 +115,14 @@ const fn is_one_device(count: &u8) -> bool {
     *count == 1
 }
 
+const fn any_cpus() -> u32 {
+    u32::MAX
+}
+
+const fn any_memory() -> u64 {
+    u64::MAX
+}
+
 /// One pool node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeView {
@@ -122,6 +130,12 @@ pub struct NodeView {
     pub name: NodeName,
     /// Why nothing may be released there now: drained, agent gone, releases stopped after a violation, ..; absent = it may.
     pub blocked: Option<String>,
+    /// CPUs that jobs may have of it; absent = as many as any asks for.
+    #[serde(default = "any_cpus")]
+    pub cpus: u32,
+    /// Host memory in MiB that jobs may have of it; absent = as much as any asks for.
+    #[serde(default = "any_memory")]
+    pub memory_mib: u64,
     /// CPUs that no job holds.
     pub cpus_free: u32,
     /// Host memory in MiB that no job holds.
@@ -133,11 +147,18 @@ pub struct NodeView {
 }
 
 impl NodeView {
+    /// Whether it has so much at all, whoever is there.
+    pub(crate) const fn is_large_enough(&self, (cpus, memory_mib): Demand) -> bool {
+        self.cpus >= cpus && self.memory_mib >= memory_mib
+    }
+
     /// A node that no job is too large for, in a partition of its own name: where a plan is about devices only.
     pub(crate) fn boundless(name: &str) -> Self {
         Self {
             name: NodeName::new(name),
             blocked: None,
+            cpus: any_cpus(),
+            memory_mib: any_memory(),
             cpus_free: u32::MAX,
             memory_mib_free: u64::MAX,
             features: Vec::new(),

@@ -188,6 +188,8 @@ impl Replay {
                 name: shape.name.clone(),
                 gpu_type: *types.entry(number).or_insert(next),
                 gpus: node.gpus,
+                cpus: node.cpus,
+                memory_mib: node.memory_mib,
                 cpus_free: node.cpus,
                 memory_mib_free: node.memory_mib,
             });

@@ -417,7 +417,7 @@ impl Context {
     /// Why we do not act at all; `None` = we do.
     pub fn refusal(&self) -> Option<String> {
         if !self.is_leading() {
-            return Some("another scheduler leads".to_owned());
+            return Some("another scheduler leads, or the database does not answer".to_owned());
         }
         if self.board().fence_missing_since.is_some_and(|since| self.now() < since + FENCE_MISSING) {
             return Some("the pillion.lua of this release is not in use".to_owned());

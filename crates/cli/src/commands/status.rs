@@ -29,7 +29,7 @@ pub(crate) async fn ask(client: &mut Operator) -> Result<StatusResponse, CliErro
 fn show(status: &StatusResponse) -> Answer {
     let agents = agents(&status.agents);
     let lines = [
-        ("Scheduler", format!("{}, mode {}", status.scheduler_version, status.mode)),
+        ("Scheduler", scheduler(status)),
         (
             "Leading",
             if status.leading { "yes" } else { "no: another scheduler does, or the database is lost" }
@@ -52,6 +52,15 @@ fn show(status: &StatusResponse) -> Answer {
         blocks.push(Block::Table(agents.clone(), 0));
     }
     Answer { blocks, parsable: agents, json: json::render(status) }
+}
+
+/// What Slurm is not good enough for stands beside Slurm.
+fn scheduler(status: &StatusResponse) -> String {
+    let known = format!("{}, mode {}", status.scheduler_version, status.mode);
+    match &status.not_acting {
+        Some(why) if status.slurm_refusal.is_none() => format!("{known}: NOT ACTING: {}", format::clean(why)),
+        _ => known,
+    }
 }
 
 fn slurm(status: &StatusResponse) -> String {

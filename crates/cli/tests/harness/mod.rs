@@ -433,6 +433,7 @@ impl OperatorService for Fixtures {
             pool_partitions: vec!["shared".to_owned()],
             bound_seconds: 600,
             leading: true,
+            not_acting: None,
             drains: act::drains(),
             config_path: Some("/etc/pillion/pillion.toml".to_owned()),
             heartbeat_path: Some("/run/pillion/heartbeat".to_owned()),

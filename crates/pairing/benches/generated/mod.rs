@@ -139,6 +139,8 @@ pub(crate) fn view(workloads: Workloads, job_count: u32, device_count: u32, busy
     let node = |number| NodeView {
         name: node_name(number),
         blocked: None,
+        cpus: 128,
+        memory_mib: 2 << 20,
         cpus_free: 128,
         memory_mib_free: 2 << 20,
         features: vec!["gpu".to_owned()],

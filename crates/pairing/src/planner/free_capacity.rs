@@ -47,13 +47,17 @@ impl FreeCapacity {
         (capacity, one_waits)
     }
 
-    /// Gives a job that Slurm starts by itself a device; `false`: none is free. Where no node with one has CPUs for it, any will do: it
-    /// starts there when it has.
+    /// Gives a job that Slurm starts by itself a device; `false`: none is free. Where no node with one has CPUs for it, any that is large
+    /// enough will do: it starts there when it has.
     fn take_claim(&mut self, context: &PlanContext<'_>, claim: &AloneClaim) -> bool {
         let (demand, may_run_on) = (claim.demand(), claim.may_run_on());
         let free = || {
             let devices = context.devices.keys().rev();
-            devices.filter(|device| self.free[*device] && may_run_on(&context.devices[*device].node))
+            devices.filter(|device| {
+                let node = context.node_of[*device].map(|node| &context.view.nodes[usize::from(node)]);
+                let is_large_enough = node.is_none_or(|node| node.is_large_enough(demand));
+                self.free[*device] && is_large_enough && may_run_on(&context.devices[*device].node)
+            })
         };
         let has_cpus =
             |device: &DeviceIndex| context.open_node(*device).is_some_and(|node| self.meets(node, demand));

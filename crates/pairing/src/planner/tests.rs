@@ -18,7 +18,7 @@ use crate::plan::{Plan, Reason, Role};
 use crate::planner::plan;
 use crate::policy::{Objective, Policy, UserPolicy};
 use crate::testing::{GIB, claim, device, device_with, job, profile, tenant, view};
-use crate::view::{ClusterView, ProfileBook, WaitingJob};
+use crate::view::{ClusterView, DeviceView, ProfileBook, WaitingJob};
 use pillion_core::device::Mechanism::{Ccs, Mps, TimeSliced as Turns};
 use pillion_core::metric::Metric;
 use pillion_core::share::Sharing;
@@ -258,6 +258,24 @@ fn nothing_is_started_where_something_is_blocked_or_does_not_match() {
     );
     assert_eq!(with(&|view| view.waiting[0].cpus = 65), Reason::NodeTooFull);
     assert_eq!(with(&|view| view.waiting[0].memory_mib = 1 << 21), Reason::NodeTooFull);
+    assert_eq!(with(&|view| view.waiting[0].cpus = 129), Reason::NodeDoesNotMatch);
+    assert_eq!(with(&|view| view.waiting[0].memory_mib = 1 << 23), Reason::NodeDoesNotMatch);
+}
+
+/// As it was: each of such jobs kept a node, and whoever came behind them found none.
+#[test]
+fn a_node_is_not_kept_for_jobs_that_it_is_too_small_for() {
+    let on = |node: &str| DeviceView { node: NodeName::new(node), ..device("g0", Mps) };
+    let large = |id| WaitingJob { cpus: 60, ..job(id, "light") };
+    let held = device_with("g0", Mps, tenant(20, "heavy", 600));
+    let devices = vec![on("n1"), on("n2"), DeviceView { node: NodeName::new("n3"), ..held }];
+    let mut view = view(devices, vec![large(1), large(2), large(3), job(4, "light")]);
+    for node in &mut view.nodes[..2] {
+        (node.cpus, node.cpus_free) = (32, 32);
+    }
+    (view.nodes[2].cpus, view.nodes[2].cpus_free) = (64, 0);
+    let plan = planned(&view);
+    assert_eq!(groups(&plan), [[4]]);
 }
 
 #[test]

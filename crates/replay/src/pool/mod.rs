@@ -71,6 +71,8 @@ pub(crate) struct PoolNode {
     pub(crate) name: String,
     pub(crate) gpu_type: u32,
     pub(crate) gpus: u32,
+    pub(crate) cpus: u32,
+    pub(crate) memory_mib: u64,
     pub(crate) cpus_free: u32,
     pub(crate) memory_mib_free: u64,
 }

@@ -19,7 +19,15 @@ fn setting() -> Setting {
 }
 
 fn node(gpus: u32) -> PoolNode {
-    PoolNode { name: "n1".to_owned(), gpu_type: 0, gpus, cpus_free: 64, memory_mib_free: 1 << 20 }
+    PoolNode {
+        name: "n1".to_owned(),
+        gpu_type: 0,
+        gpus,
+        cpus: 64,
+        memory_mib: 1 << 20,
+        cpus_free: 64,
+        memory_mib_free: 1 << 20,
+    }
 }
 
 fn job(workload: u32, eligible_at: f64, seconds: f64, use_fraction: Option<f32>) -> PoolJob {

@@ -249,6 +249,8 @@ fn node_view(node: &super::PoolNode) -> NodeView {
     NodeView {
         name: NodeName::new(node.name.as_str()),
         blocked: None,
+        cpus: node.cpus,
+        memory_mib: node.memory_mib,
         cpus_free: node.cpus_free,
         memory_mib_free: node.memory_mib_free,
         features: Vec::new(),

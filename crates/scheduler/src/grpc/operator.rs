@@ -330,8 +330,10 @@ impl OperatorService for OperatorServer {
             setup: context.agents.setup(&node).map(Into::into),
         });
         let drains = context.store.drains().await.map_err(store_error)?;
+        let not_acting = context.refusal();
         let board = context.board();
         Ok(Response::new(StatusResponse {
+            not_acting,
             scheduler_version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: context.settings.mode.as_str().to_owned(),
             now_seconds: context.now().seconds(),

@@ -68,8 +68,9 @@ impl Observe {
         let asked = self.ask_workloads().await;
         self.write_down().await?;
         context.nudges.shadow.notify_one();
-        asked?;
-        self.learn().await
+        // Nor does what is over.
+        self.learn().await?;
+        asked
     }
 
     async fn restore(&self) -> Result<(), TickError> {
@@ -139,23 +140,35 @@ impl Observe {
         let slurm = &self.context.slurm;
         let ids: Vec<SlurmJobId> = unknown.iter().map(|job| job.start.job_id).collect();
         let names = slurm.job_names(&ids).await.map_err(TickError::slurm("read the names of jobs"))?;
-        let mut namings = Vec::new();
+        let (mut namings, mut failed) = (Vec::new(), None);
         for job in unknown {
             // Slurm has forgotten it; so does the next scan.
             let Some(name) = names.get(&job.start.job_id) else { continue };
-            let script = slurm.batch_script(job.inner_id).await.map_err(TickError::slurm("read a script"))?;
-            let workload = if let Some(script) = script {
-                of_script(&job.user, name, &script)
-            } else {
-                let line = slurm.submit_line(job.inner_id).await;
-                let line = line.map_err(TickError::slurm("read a submit line"))?;
-                of_submit_line(&job.user, name, line.as_deref().unwrap_or_default())
+            let script = match slurm.batch_script(job.inner_id).await {
+                Ok(script) => script,
+                Err(error) => {
+                    failed = Some(TickError::slurm("read a script")(error));
+                    break;
+                }
+            };
+            let workload = match script {
+                Some(script) => of_script(&job.user, name, &script),
+                // Submit lines are slurmdbd's: where it does not answer, those that have a script do not wait for it.
+                None if failed.is_some() => continue,
+                None => match slurm.submit_line(job.inner_id).await {
+                    Ok(line) => of_submit_line(&job.user, name, line.as_deref().unwrap_or_default()),
+                    Err(error) => {
+                        failed = Some(TickError::slurm("read a submit line")(error));
+                        continue;
+                    }
+                },
             };
             self.with(|starts| starts.run(job.start.job_id, &workload));
             namings.extend(naming(workload, &job, name));
         }
         let kept = self.context.store.name_workloads(&namings, self.context.now()).await;
-        kept.or_else(|error| self.context.pass_over("observe", "names of workloads", error.into()))
+        kept.or_else(|error| self.context.pass_over("observe", "names of workloads", error.into()))?;
+        failed.map_or(Ok(()), Err)
     }
 
     async fn write_down(&self) -> Result<(), TickError> {

@@ -276,6 +276,30 @@ async fn without_a_script_a_job_is_known_by_its_submit_line() {
     assert_eq!(workloads, expected, "where nobody keeps accounts, by its name");
 }
 
+/// As it was: one interactive job in front, and nothing behind it was known or learnt until slurmdbd answered.
+#[tokio::test]
+async fn while_slurmdbd_hangs_jobs_with_a_script_are_known_all_the_same() {
+    let world = World::new(2);
+    world.slurm.set_accounting_down(true);
+    let interactive = world.slurm.submit(FakeJob { script: None, ..job() });
+    let batch = world.slurm.submit(job());
+    for _ in 0..2 {
+        world.pass(5);
+        world.observe.tick().await.expect_err("one submit line could not be read");
+    }
+    let is_known = |id| {
+        let jobs = world.jobs();
+        let job = jobs.iter().find(|job| job.start.job_id == id).expect("it was seen");
+        !job.workload.as_str().is_empty()
+    };
+    assert_eq!([interactive, batch].map(is_known), [false, true]);
+    let written = world.store.open_observed().await.unwrap();
+    assert!(written.iter().any(|job| job.start.job_id == batch && !job.workload.as_str().is_empty()));
+    world.slurm.set_accounting_down(false);
+    world.wait(5).await;
+    assert!(is_known(interactive));
+}
+
 #[tokio::test]
 async fn a_node_of_the_pool_is_not_observed_whatever_else_it_stands_in() {
     let world = World::with(2, &["both"]);

@@ -272,6 +272,8 @@ fn view() -> ClusterView {
         nodes: vec![NodeView {
             name: NodeName::new("n1"),
             blocked: None,
+            cpus: 8,
+            memory_mib: 1000,
             cpus_free: 8,
             memory_mib_free: 1000,
             features: Vec::new(),

@@ -6,7 +6,7 @@ use crate::scan::{Scan, cpus_of_one_node, has_features_of_slurm, held_reason, ma
 use crate::view::Sources;
 use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 use pillion_pairing::AloneClaim;
-use pillion_slurm::{Job, JobState, updates};
+use pillion_slurm::{Job, JobState, Node, updates};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(super) fn alone_claims(planned: &BTreeSet<SlurmJobId>, sources: Sources<'_>)
 }
 
 /// What of a job says on which nodes it may run.
-type Asked<'a> = (&'a str, &'a str, &'a [NodeName], &'a [NodeName]);
+type Asked<'a> = (&'a str, &'a str, [&'a [NodeName]; 2], (u32, u64));
 
 /// Where jobs can run by what they ask of nodes. Many ask for the same.
 struct Places<'a> {
@@ -63,8 +63,9 @@ impl<'a> Places<'a> {
 
     /// Empty: on every node. `None`: on none that is up.
     fn of(&mut self, job: &'a Job) -> Option<Vec<NodeName>> {
-        let asked =
-            (job.partition.as_str(), job.features.as_str(), &*job.excluded_nodes, &*job.required_nodes);
+        let Job { partition, features, excluded_nodes, required_nodes, memory_mib, .. } = job;
+        let named: [&[NodeName]; 2] = [excluded_nodes, required_nodes];
+        let asked = (partition.as_str(), features.as_str(), named, (cpus_of_one_node(job), *memory_mib));
         self.known.entry(asked).or_insert_with(|| can_run_on(job, self.scan)).clone()
     }
 }
@@ -74,7 +75,10 @@ fn can_run_on(job: &Job, scan: &Scan) -> Option<Vec<NodeName>> {
     let without = has_features_of_slurm(job).then(|| Job { features: "".into(), ..job.clone() });
     let job = without.as_ref().unwrap_or(job);
     let is_named = |name: &NodeName| job.required_nodes.is_empty() || job.required_nodes.contains(name);
-    let nodes = scan.nodes.iter().filter(|node| is_named(&node.name) && suits(job, node));
+    let is_large_enough =
+        |node: &Node| cpus_of_one_node(job) <= node.cpus && job.memory_mib <= node.memory_mib;
+    let nodes = scan.nodes.iter();
+    let nodes = nodes.filter(|node| is_named(&node.name) && suits(job, node) && is_large_enough(node));
     let nodes: Vec<NodeName> = nodes.map(|node| node.name.clone()).collect();
     match nodes.len() {
         0 => None,

@@ -28,7 +28,9 @@ impl<'a> Limits<'a> {
             let is_shown =
                 mark_of(job).is_some_and(|mark| mark.alone || mark.left || mark.lease_epoch.is_some());
             match &job.reason {
-                ReasonKind::Limit(word) if job.state == JobState::Pending && is_shown && counts_jobs(word) => {
+                ReasonKind::Limit(word)
+                    if job.state == JobState::Pending && is_shown && counts_jobs(word) =>
+                {
                     Some((owner(job), word.as_str()))
                 }
                 _ => None,

@@ -118,6 +118,8 @@ fn node_view(node: &Node, here: &[Tenancy<'_>], sources: Sources<'_>) -> NodeVie
     NodeView {
         name: node.name.clone(),
         blocked,
+        cpus: node.cpus,
+        memory_mib: node.memory_mib,
         cpus_free: node
             .cpus
             .saturating_sub(node.cpus_allocated)

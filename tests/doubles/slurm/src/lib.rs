@@ -126,6 +126,11 @@ impl FakeSlurm {
         self.world().set_down(down);
     }
 
+    /// slurmdbd stops responding, or responds again: `sacct` ends in [`SlurmError::Timeout`] while it does not.
+    pub fn set_accounting_down(&self, down: bool) {
+        self.world().set_accounting_down(down);
+    }
+
     /// slurmctld writes the state of its jobs to disk, as it does every few seconds.
     pub fn save(&self) {
         self.world().save();

@@ -59,6 +59,7 @@ pub(super) struct World {
     pass_at: Option<UnixTime>,
     last_pass_at: UnixTime,
     down: bool,
+    is_accounting_down: bool,
     pub(super) next_id: u32,
     pub(super) next_priority: u64,
     pub(super) saved: Option<Saved>,
@@ -86,6 +87,7 @@ impl World {
             pass_at: None,
             last_pass_at: now,
             down: false,
+            is_accounting_down: false,
             next_id: 1,
             next_priority: PRIORITY_FIRST,
             saved: None,
@@ -95,7 +97,8 @@ impl World {
     }
 
     pub(super) fn up(&self, program: &str) -> Result<(), SlurmError> {
-        if self.down { Err(SlurmError::Timeout { program: program.to_owned(), seconds: 10 }) } else { Ok(()) }
+        let is_down = self.down || self.is_accounting_down && program == "sacct";
+        if is_down { Err(SlurmError::Timeout { program: program.to_owned(), seconds: 10 }) } else { Ok(()) }
     }
 
     pub(super) fn journal<T>(
@@ -396,6 +399,10 @@ impl World {
     pub(super) fn set_down(&mut self, down: bool) {
         self.down = down;
         self.wake();
+    }
+
+    pub(super) const fn set_accounting_down(&mut self, down: bool) {
+        self.is_accounting_down = down;
     }
 
     pub(super) fn set_user_jobs_max(&mut self, jobs_max: Option<u32>) {

@@ -101,6 +101,9 @@ pub(super) fn leader(facts: &Facts) -> Vec<Finding> {
     if status.slurm_refusal.is_some() {
         return vec![check.skip("the scheduler does not act on this Slurm")];
     }
+    if status.leading && status.not_acting.is_some() {
+        return vec![check.skip("the scheduler decides nothing now, and its heartbeat says so")];
+    }
     if mode == status.mode {
         return vec![check.ok("the heartbeat on this machine is the scheduler's own")];
     }

@@ -41,6 +41,12 @@ pub(super) fn scheduler(facts: &Facts) -> Vec<Finding> {
     if let Some(why) = &status.slurm_refusal {
         wrong.push(check.fail(format!("it does not act: {why}"), "upgrade Slurm"));
     }
+    if let (Some(why), None, true) = (&status.not_acting, &status.slurm_refusal, status.leading) {
+        wrong.push(check.fail(
+            format!("it decides nothing now: {why}"),
+            "install the pillion.lua of its release and 'touch' job_submit.lua; journalctl -u pillion-scheduler",
+        ));
+    }
     if status.mode == "off" {
         wrong.push(check.warn(
             "its mode is off: jobs stay as their users wrote them",

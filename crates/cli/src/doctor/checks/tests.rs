@@ -272,7 +272,7 @@ const BROKEN_FILES: [Broken; 17] = [
     }),
 ];
 
-const BROKEN_SERVICES: [Broken; 21] = [
+const BROKEN_SERVICES: [Broken; 22] = [
     ("scheduler", FAIL, "cannot reach the scheduler", "systemctl status pillion-scheduler", |f| {
         f.status = Err("cannot reach the scheduler".to_owned());
     }),
@@ -282,6 +282,10 @@ const BROKEN_SERVICES: [Broken; 21] = [
     }),
     ("scheduler", FAIL, "it does not act: too old", "upgrade Slurm", |f| {
         status_of(f).slurm_refusal = Some("too old".to_owned());
+    }),
+    ("scheduler", FAIL, "it decides nothing now: its lua is missing", "touch", |f| {
+        status_of(f).not_acting = Some("its lua is missing".to_owned());
+        f.heartbeat.text = Ok("pillion1 epoch=1794999995 bound=600 mode=off\n".to_owned());
     }),
     ("scheduler", FAIL, "2 times a GPU was booked beyond the plan", "journalctl", |f| {
         status_of(f).violation_count = 2;

@@ -129,7 +129,7 @@ fn free_beside(
     node_of.iter().map(count).collect()
 }
 
-/// Nodes that are the same to every class: by partitions, features, and who excludes them by name.
+/// Nodes that are the same to every class: by partitions, features, how large they are, and who excludes them by name.
 fn alike_nodes(
     nodes: &TiSlice<NodeIndex, NodeView>,
     classes: &TiSlice<ClassIndex, &WaitingJob>,
@@ -141,7 +141,11 @@ fn alike_nodes(
             excluded_by.entry(name).or_default().push(list);
         }
     }
-    grouped(nodes, |node| (&node.partitions, &node.features, excluded_by.get(&node.name))).0.into()
+    let (group_of, _) = grouped::<_, _, usize>(nodes, |node| {
+        let NodeView { name, partitions, features, cpus, memory_mib, .. } = node;
+        (partitions, features, cpus, memory_mib, excluded_by.get(name))
+    });
+    group_of.into()
 }
 
 /// For each device the first one on which the same runs in the same way: who joins either fares alike.

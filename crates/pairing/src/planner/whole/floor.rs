@@ -9,7 +9,7 @@ use super::ends_at;
 use super::near::{Reach, Ways, choose};
 use super::words::{GIVEN, KEPT, SET_APART, Wait};
 use crate::planner::admit::matches_device;
-use crate::view::{AloneClaim, ClusterView, Demand, WaitingJob};
+use crate::view::{AloneClaim, ClusterView, Demand, NodeView, WaitingJob};
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use room::{Due, FAR, Room, Spot, Use, soonest};
 use std::collections::BTreeMap;
@@ -101,8 +101,9 @@ impl<'v> Floor<'v> {
         claims.sort_by_key(|claim| (claim.gres_types.is_none(), claim.place_count()));
         for claim in claims {
             let may_run_on = claim.may_run_on();
+            let may_take = |node: &NodeView| may_run_on(&node.name) && node.is_large_enough(claim.demand());
             let allowed: Vec<usize> =
-                (0..self.rooms.len()).filter(|at| may_run_on(&self.rooms[*at].node.name)).collect();
+                (0..self.rooms.len()).filter(|at| may_take(self.rooms[*at].node)).collect();
             if claim.is_of_several() {
                 moved.extend(self.take_named(claim, &allowed));
             } else {

@@ -76,6 +76,22 @@ fn a_wide_job_gets_neighbouring_devices_whole_and_alone() {
     assert_eq!(places(&plan), ["1 n1:g0,g1", "2 n1:g2", "3 n1:g3"]);
 }
 
+/// As it was: the node whose devices are free was kept for it, though it could never run there, and the other was given to small jobs.
+#[test]
+fn devices_are_set_apart_on_nodes_that_are_large_enough() {
+    let devices: Vec<DeviceView> =
+        [held("n1", "g0", 20, 600), held("n1", "g1", 21, 600)].into_iter().chain(four("n2")).collect();
+    let waiting = vec![WaitingJob { cpus: 60, ..wide(1, 2) }, job(2, "heavy")];
+    let mut view = view(devices, waiting);
+    (view.nodes[0].cpus, view.nodes[0].cpus_free) = (64, 64);
+    (view.nodes[1].cpus, view.nodes[1].cpus_free) = (32, 32);
+    let plan = planned(&view);
+    assert_eq!(places(&plan), ["2 n2:g0"]);
+    let of_first: Vec<String> =
+        plan.set_apart.iter().flat_map(|one| one.devices.iter()).map(|(node, _)| node.to_string()).collect();
+    assert_eq!(of_first, ["n1", "n1"]);
+}
+
 /// A node of four free devices, of which those on one side reach each other so, and those on two sides over both sockets.
 fn two_sides(node: &str, inside: Link) -> Vec<DeviceView> {
     let mut all = four(node);

@@ -27,7 +27,6 @@ fn a_task_that_is_about_to_start_counts_for_its_throttle() {
     planned.plan.start.job_id = SlurmJobId::array_task(9, 1);
     let decisions = vec![decision(&planned)];
     let view = view_of(&World { jobs: vec![task(1), task(2)], decisions, ..World::default() });
-    let held: Vec<_> =
-        view.waiting.iter().map(|job| (job.start.job_id.task, job.held.is_some())).collect();
+    let held: Vec<_> = view.waiting.iter().map(|job| (job.start.job_id.task, job.held.is_some())).collect();
     assert_eq!(held, [(Some(2), true)]);
 }

@@ -98,6 +98,7 @@ pub(super) fn status() -> StatusResponse {
         heartbeat_path: Some("/run/pillion/heartbeat".to_owned()),
         auth_method: Some("munge".to_owned()),
         refused: Vec::new(),
+        not_acting: None,
     }
 }
 
