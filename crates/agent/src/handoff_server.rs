@@ -14,6 +14,10 @@
 //! A start without a decision gets no shared mechanism and no cap; what its user asked for himself is left alone. It is
 //! measured all the same: a job that the dead man's switch started alone is a run alone like any other.
 
+mod told;
+
+pub use told::Told;
+
 use crate::begun::BegunStart;
 use crate::devices::Command;
 use crate::mechanism::PipeFinder;
@@ -84,6 +88,7 @@ pub struct HandoffServer {
     pub commands: mpsc::Sender<Command>,
     /// To the journal.
     pub reports: mpsc::Sender<ReportBody>,
+    pub told: Told,
 }
 
 /// Makes the socket, in place of one that a dead agent left.
@@ -341,6 +346,9 @@ impl HandoffServer {
             profile_name: option::profile_name(request.option.as_deref()),
         };
         self.node.figures().task(share.is_some());
+        if !self.told.is_news(&launch) {
+            return;
+        }
         if self.reports.send(ReportBody::Launch(launch)).await.is_err() {
             warn!("the journal has stopped");
         }

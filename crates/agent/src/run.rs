@@ -6,7 +6,7 @@ use crate::backend::backend;
 use crate::config::{AgentMode, Config, mig_policy, mps_policy};
 use crate::devices::{Command, Devices, DevicesParts};
 use crate::ending::{CGROUPS, Endings, list_path};
-use crate::handoff_server::{self, HandoffServer};
+use crate::handoff_server::{self, HandoffServer, Told};
 use crate::inventory::{self, Site};
 use crate::journal::Journal;
 use crate::journal_writer::write_reports;
@@ -113,6 +113,7 @@ async fn serve(
         mps_pipe_directory: mechanisms.mps_pipe_finder(),
         commands: commands.clone(),
         reports: reports.clone(),
+        told: Told::default(),
     };
     let uplink = Uplink {
         doors: doors(config, &clock),

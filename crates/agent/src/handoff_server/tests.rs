@@ -33,6 +33,7 @@ fn scene() -> Scene {
         mps_pipe_directory: Box::new(|_| "/pipe".into()),
         commands: commands_in,
         reports: reports_in,
+        told: Told::default(),
     };
     Scene { directory, server, commands, reports }
 }
@@ -132,10 +133,11 @@ async fn a_step_is_what_its_script_is_whatever_it_says() {
     let own = Some(std::process::id());
     let script = scene.server.answer(&request(Some("yes")), own).await;
     assert_eq!(scene.server.answer(&forged_step(), own).await, script);
+    let Ok(ReportBody::Launch(launch)) = scene.reports.try_recv() else { panic!("a launch is told") };
+    assert_eq!((launch.start, launch.decision_id), (request(None).start, Some(DecisionId(7))));
+    assert_eq!(launch.gres_types, [GresType::new("g3")], "no device but its own");
+    assert!(scene.reports.try_recv().is_err(), "the step says nothing new");
     for _ in 0..2 {
-        let Ok(ReportBody::Launch(launch)) = scene.reports.try_recv() else { panic!("a launch is told") };
-        assert_eq!((launch.start, launch.decision_id), (request(None).start, Some(DecisionId(7))));
-        assert_eq!(launch.gres_types, [GresType::new("g3")], "no device but its own");
         let Ok(Command::Register(task)) = scene.commands.try_recv() else { panic!("a task is measured") };
         assert_eq!((task.start, task.gres_types), (request(None).start, vec![GresType::new("g3")]));
     }
@@ -268,11 +270,11 @@ async fn who_did_not_ask_is_measured_and_told_nothing() {
     for request in [script.clone(), HandoffRequest { step_id: 0, devices: Vec::new(), ..script }] {
         let reply = scene.server.answer(&request, Some(std::process::id())).await;
         assert_eq!(reply, HandoffReply::unknown());
-        let Ok(ReportBody::Launch(launch)) = scene.reports.try_recv() else { panic!("a launch is told") };
-        assert_eq!((launch.step_id, launch.decision_id), (request.step_id, Some(DecisionId(7))));
         let marker = std::fs::read_to_string(scene.directory.path().join("jobs/33")).unwrap();
         assert_eq!(marker, MARKER_TELLS, "so its next step does not wait either");
     }
+    let Ok(ReportBody::Launch(launch)) = scene.reports.try_recv() else { panic!("a launch is told") };
+    assert_eq!(launch.decision_id, Some(DecisionId(7)));
 }
 
 /// The share of an interactive job, and a step that begins it.
@@ -307,9 +309,9 @@ async fn an_interactive_job_that_was_put_back_to_run_alone_gets_nothing_of_the_s
         let step = HandoffRequest { shards, ..step.clone() };
         let reply = scene.server.answer(&step, Some(std::process::id())).await;
         assert_eq!(reply.verdict, Verdict::Unknown, "half of its processes would share");
-        let Ok(ReportBody::Launch(launch)) = scene.reports.try_recv() else { panic!("a launch is told") };
-        assert_eq!((launch.decision_id, launch.gres_types), (None, Vec::new()));
     }
+    let Ok(ReportBody::Launch(launch)) = scene.reports.try_recv() else { panic!("a launch is told") };
+    assert_eq!((launch.decision_id, launch.gres_types), (None, Vec::new()));
 }
 
 #[tokio::test(start_paused = true)]
