@@ -80,7 +80,7 @@ fn ability<'a>(
         gpu_types,
         gpu_types_of_some,
         shapes: shapes(&nodes, agents),
-        plain_behind: (settings.plain_jobs == PlainJobs::Whole).then(|| waiting_count(partition, scan)),
+        plain_behind: (settings.plain_jobs == PlainJobs::Whole).then(|| waiting_count(&nodes, scan)),
         shares_by_default: settings.shared_by_default.contains(partition),
         open_device_count: open_count(partition, scan, open),
     }
@@ -125,10 +125,13 @@ fn open_count<'a>(
     open.filter(|(node, _)| scan.node(node).is_some_and(is_there)).count()
 }
 
-/// How many jobs wait in a partition for nothing but devices: whoever comes now comes after them.
-fn waiting_count(partition: &str, scan: &Scan) -> usize {
-    let waits =
-        |job: &&Job| job.partition == *partition && is_waiting(job) && held_reason(job, scan).is_none();
+/// How many jobs wait on these nodes for nothing but devices, in whichever partition: whoever comes now comes after them.
+fn waiting_count(nodes: &[&Node], scan: &Scan) -> usize {
+    let partitions: BTreeSet<&str> =
+        nodes.iter().flat_map(|node| node.partitions.iter().map(String::as_str)).collect();
+    let waits = |job: &&Job| {
+        partitions.contains(job.partition.as_str()) && is_waiting(job) && held_reason(job, scan).is_none()
+    };
     scan.jobs.values().filter(waits).count()
 }
 
@@ -213,6 +216,31 @@ mod tests {
         let open = [(NodeName::new("n1"), GresType::new("g0")), (NodeName::new("n9"), GresType::new("g0"))];
         let count = |partition, scan| open_count(partition, scan, open.iter());
         assert_eq!((count("shared", &up), count("other", &up), count("shared", &down)), (1, 0, 0));
+    }
+
+    /// As it was: plain jobs of one partition started at once on what was set apart for who waited in the other.
+    #[test]
+    fn who_waits_on_the_same_nodes_waits_before_whichever_his_partition_is() {
+        let mark = pillion_core::mark::Mark::default();
+        let waits = Job {
+            partition: "long".into(),
+            mark: Ok(Some(mark)),
+            ..testing::job(pillion_slurm::JobState::Pending)
+        };
+        let of_both = Node { partitions: vec!["shared".into(), "long".into()], ..node(NodeAvailability::Up) };
+        let elsewhere = Node {
+            name: NodeName::new("n2"),
+            partitions: vec!["other".into()],
+            ..node(NodeAvailability::Up)
+        };
+        let pool = ["shared", "long", "other"].map(str::to_owned);
+        let scan =
+            Scan::new(testing::at(testing::NOW), vec![waits.into()], vec![of_both, elsewhere], &pool, 0);
+        let behind = |name: &str| {
+            let nodes = scan.nodes.iter().filter(|node| node.partitions.iter().any(|own| own == name));
+            waiting_count(&nodes.collect::<Vec<_>>(), &scan)
+        };
+        assert_eq!(pool.each_ref().map(|name| behind(name)), [1, 1, 0]);
     }
 
     #[test]

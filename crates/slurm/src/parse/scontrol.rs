@@ -57,16 +57,18 @@ fn unique<T>(items: Vec<T>, name: impl Fn(&T) -> &str) -> Vec<T> {
     items.into_iter().filter(|item| !twice.contains(name(item))).collect()
 }
 
-const NODE_KEYS: [&str; 12] = [
+const NODE_KEYS: [&str; 14] = [
     "NodeName",
     "NodeAddr",
     "CPUAlloc",
+    "CPUEfctv",
     "CPUTot",
     "ActiveFeatures",
     "Gres",
     "GresUsed",
     "State",
     "RealMemory",
+    "MemSpecLimit",
     "AllocMem",
     "Partitions",
     "SlurmdStartTime",
@@ -87,14 +89,16 @@ fn node(line: &str) -> Option<Node> {
     let words = Words::of(head, &NODE_KEYS)?;
     let (total, used) = (words.text("Gres"), words.text("GresUsed"));
     let address = words.text("NodeAddr");
+    let kept_mib = if words.text("MemSpecLimit").is_empty() { 0 } else { words.size("MemSpecLimit")? };
     Some(Node {
         name: node_name(words.text("NodeName"))?,
         address: if is_null(address) { String::new() } else { address.to_owned() },
         availability: state::node_availability(words.text("State")),
         state: words.text("State").to_owned(),
-        cpus: words.small("CPUTot")?,
+        // Without those that the site keeps for the system (CoreSpecCount, MemSpecLimit): no job is given them.
+        cpus: words.small(if words.text("CPUEfctv").is_empty() { "CPUTot" } else { "CPUEfctv" })?,
         cpus_allocated: words.small("CPUAlloc")?,
-        memory_mib: words.size("RealMemory")?,
+        memory_mib: words.size("RealMemory")?.saturating_sub(kept_mib),
         memory_mib_allocated: words.size("AllocMem")?,
         features: words.list("ActiveFeatures"),
         partitions: words.list("Partitions"),
@@ -301,6 +305,18 @@ mod tests {
             .into_iter()
             .find(|node| node.name.as_str() == name)
             .unwrap_or_else(|| panic!("{name} is missing"))
+    }
+
+    #[test]
+    fn what_a_site_keeps_for_the_system_is_no_jobs() {
+        let whole = node_of(NODES, "n1");
+        let (cpus, memory_mib) = (whole.cpus, whole.memory_mib);
+        let kept = NODES.replace(&format!("CPUEfctv={cpus} "), &format!("CPUEfctv={} ", cpus - 1)).replace(
+            &format!("RealMemory={memory_mib} "),
+            &format!("RealMemory={memory_mib} MemSpecLimit=100 "),
+        );
+        let node = node_of(&kept, "n1");
+        assert_eq!((node.cpus, node.memory_mib), (cpus - 1, memory_mib - 100));
     }
 
     #[test]
