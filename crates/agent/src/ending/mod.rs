@@ -47,7 +47,7 @@ impl Endings {
         Self { cgroups: cgroups.into(), freezer: Freezer::new(list), held, later }
     }
 
-    /// Holds a start, whose `tasks` run, in its control group.
+    /// Holds a start, whose `tasks` run, in its control group, from now on: also one that was held before.
     ///
     /// # Errors
     /// A sentence: why it goes on.
@@ -57,9 +57,8 @@ impl Endings {
         (tasks, proc): (&[ProcessId], &ProcFs),
         now: UnixTime,
     ) -> Result<(), String> {
-        if self.held.contains_key(&start) {
-            return Ok(());
-        }
+        // Its guard's time is that of the hold before.
+        self.let_go(start);
         let running = tasks.iter().filter(|task| proc.is_alive(**task));
         let groups: BTreeSet<Group> =
             running.filter_map(|task| Group::of(&proc.job_places(task.pid), &self.cgroups)).collect();

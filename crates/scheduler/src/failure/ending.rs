@@ -16,6 +16,10 @@ use tracing::info;
 
 /// How long an agent may take to say whether it holds a start, in seconds.
 const ANSWER_SECONDS: f64 = 3.0;
+/// How long its answer is believed, in seconds: it lets go by itself whom it has held for ten, and Slurm's signal takes a part of them.
+const ANSWER_AGE_SECONDS_MAX: f64 = 7.0;
+/// How often one start is held: none stands still again and again for a Slurm that is never asked in time.
+const HOLDS_MAX: u32 = 4;
 /// slurm.conf may be read anew at any time: how long `KillWait` is believed, in seconds.
 const KILL_WAIT_AGE_SECONDS_MAX: f64 = 600.0;
 /// Of one start the agent ends clients twice at most: those that SIGTERM kills, and the others.
@@ -33,32 +37,33 @@ impl Endings {
     ) -> Ready {
         let unheard = if is_ordered { Ready::Now } else { Ready::NotYet };
         let (start, now, mut state) = (requeue.start, context.now(), self.lock());
-        match state.holds.get(&start) {
+        let count = match state.holds.get(&start) {
             Some(Hold::Asked { at, .. }) => {
-                let waited = now.seconds() - at.seconds();
-                // A clock that was set back is no reason to wait longer.
-                if (0.0..ANSWER_SECONDS).contains(&waited) { Ready::NotYet } else { unheard }
+                let is_waited_for = is_within(*at, now, ANSWER_SECONDS);
+                return if is_waited_for { Ready::NotYet } else { unheard };
             }
-            Some(Hold::Answered { harm: Some(why), .. }) if !is_ordered => Ready::Never(why.clone()),
-            Some(Hold::Answered { .. }) => Ready::Now,
+            Some(Hold::Answered { at, count, .. }) if !is_within(*at, now, ANSWER_AGE_SECONDS_MAX) => *count,
+            Some(Hold::Answered { harm: Some(why), .. }) if !is_ordered => return Ready::Never(why.clone()),
+            Some(Hold::Answered { .. }) => return Ready::Now,
             // It goes on, and is not held once more.
-            Some(Hold::Over { .. }) => unheard,
-            None => {
-                let Some(Tenant { node, .. }) = tenants(decisions).remove(&start) else { return Ready::Now };
-                if !context.agents.send(&node, ToAgent::End { start, order: EndOrder::Hold }) {
-                    return unheard;
-                }
-                state.holds.insert(start, Hold::Asked { node, at: now });
-                Ready::NotYet
-            }
+            Some(Hold::Over { .. }) => return unheard,
+            None => 0,
+        };
+        let Some(Tenant { node, .. }) = tenants(decisions).remove(&start) else { return Ready::Now };
+        let is_sent =
+            count < HOLDS_MAX && context.agents.send(&node, ToAgent::End { start, order: EndOrder::Hold });
+        if !is_sent {
+            return unheard;
         }
+        state.holds.insert(start, Hold::Asked { node, at: now, count: count + 1 });
+        Ready::NotYet
     }
 
-    /// An agent that has come anew knows nothing of what it was told before.
+    /// An agent that has come anew knows nothing of what it was told before, and holds nobody.
     pub fn agent_came(&self, node: &NodeName) {
         let mut state = self.lock();
         state.told.retain(|_, (told, _)| told != node);
-        state.holds.retain(|_, hold| !matches!(hold, Hold::Asked { node: asked, .. } if asked == node));
+        state.holds.retain(|_, hold| matches!(hold, Hold::Over { .. }) || hold.node() != node);
     }
 
     /// What Slurm said, for whoever was asked to hold this start.
@@ -82,12 +87,15 @@ impl Endings {
 
     /// An agent's answer. `Some`: so many clients of the start were ended, as it was told to.
     fn heard(&self, context: &Context, node: &NodeName, result: &EndResult) -> Option<u32> {
-        let (start, mut state) = (result.start, self.lock());
+        let (start, now, mut state) = (result.start, context.now(), self.lock());
         match &result.outcome {
             EndOutcome::Held | EndOutcome::NotHeld { .. } => {
-                let asked = state.holds.get_mut(&start);
-                if let Some(hold @ Hold::Asked { .. }) = asked.filter(|hold| hold.node() == node) {
-                    *hold = Hold::Answered { node: node.clone(), harm: harm(&result.outcome) };
+                let asked = state.holds.get_mut(&start).filter(|hold| hold.node() == node);
+                if let Some(hold) = asked
+                    && let Hold::Asked { count, .. } = *hold
+                {
+                    let harm = harm(&result.outcome);
+                    *hold = Hold::Answered { node: node.clone(), at: now, count, harm };
                     context.nudges.requeue.notify_one();
                 }
                 None
@@ -120,6 +128,11 @@ impl Endings {
         context.tally.event(&kind);
         Ok(context.store.record_event(&Event { at, kind, job_id, node: Some(node.clone()), detail }).await?)
     }
+}
+
+/// Whether what was at `since` is no older. A clock that was set back is no reason to wait longer.
+fn is_within(since: UnixTime, now: UnixTime, seconds: f64) -> bool {
+    (0.0..seconds).contains(&(now.seconds() - since.seconds()))
 }
 
 /// Why the end of a start that is not held may take its neighbours along: SIGTERM comes before its clients can leave.
@@ -163,9 +176,7 @@ impl Ending {
 
     async fn learn_kill_wait(&self, now: UnixTime) -> Result<(), TickError> {
         let known = self.context.endings.lock().kill_wait;
-        let is_fresh = |(_, at): (Duration, UnixTime)| {
-            (0.0..KILL_WAIT_AGE_SECONDS_MAX).contains(&(now.seconds() - at.seconds()))
-        };
+        let is_fresh = |(_, at): (Duration, UnixTime)| is_within(at, now, KILL_WAIT_AGE_SECONDS_MAX);
         let has_tenants = !self.context.endings.lock().tenants.is_empty();
         if !has_tenants || known.is_some_and(is_fresh) {
             return Ok(());

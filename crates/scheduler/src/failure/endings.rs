@@ -26,16 +26,18 @@ pub(super) enum Hold {
     Asked {
         node: NodeName,
         at: UnixTime,
+        /// How often by now.
+        count: u32,
     },
     Answered {
         node: NodeName,
+        at: UnixTime,
+        count: u32,
         /// Why it is not held, and its end may take its neighbours along; `None`: it does not.
         harm: Option<String>,
     },
     /// Slurm was asked. It is not held again, whatever came of that.
-    Over {
-        node: NodeName,
-    },
+    Over { node: NodeName },
 }
 
 impl Hold {

@@ -347,6 +347,31 @@ fn who_is_held_and_forgotten_goes_on_within_seconds() {
     }
 }
 
+/// Whoever asks again counts ten seconds from then.
+#[test]
+fn who_is_held_again_stands_still_from_then_on() {
+    let mut world = World::new(1);
+    for job in [101, 102] {
+        world.start(job, false);
+    }
+    for _ in 0..20 {
+        world.step();
+    }
+    let start = world.tenants[0].start;
+    for _ in 0..2 {
+        world.devices.end(start, EndOrder::Hold);
+        assert!(world.is_held());
+        for _ in 0..80 {
+            world.step();
+        }
+        assert!(world.stands_still(0));
+    }
+    for _ in 0..40 {
+        world.step();
+    }
+    assert!(!world.stands_still(0));
+}
+
 /// Without a control group of Slurm's whoever SIGTERM kills dies at work, and whoever outlasts it can be ended before SIGKILL.
 #[test]
 fn who_cannot_be_held_tells_whether_sigterm_would_kill_him() {

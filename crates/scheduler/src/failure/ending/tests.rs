@@ -265,6 +265,40 @@ async fn an_agent_that_comes_anew_is_asked_anew() {
     assert_eq!(world.orders(), [EndOrder::Hold]);
 }
 
+/// A guest goes on by itself after ten seconds, and SIGTERM would find his clients at work.
+#[tokio::test]
+async fn a_hold_that_may_be_over_is_asked_for_again() {
+    for (cause, at_last) in [(RequeueCause::Evicted, Ready::Now), (RequeueCause::SentBack, Ready::NotYet)] {
+        for later in [at(NOW + 11), at(NOW - 60)] {
+            let mut world = World::new().await;
+            assert_eq!(world.ready(cause), Ready::NotYet);
+            world.hears("n1", EndOutcome::Held).await;
+            world.clock.set(later);
+            assert_eq!(world.ready(cause), Ready::NotYet);
+            assert_eq!(world.orders(), [EndOrder::Hold, EndOrder::Hold]);
+            world.hears("n1", EndOutcome::Held).await;
+            assert_eq!(world.ready(cause), Ready::Now);
+        }
+        let mut world = World::new().await;
+        for round in 1..=u64::from(HOLDS_MAX) {
+            assert_eq!(world.ready(cause), Ready::NotYet);
+            world.hears("n1", EndOutcome::Held).await;
+            world.clock.set(at(NOW + 11 * round));
+        }
+        assert_eq!(world.ready(cause), at_last, "nobody stands still again and again");
+        assert_eq!(world.orders(), [EndOrder::Hold; HOLDS_MAX as usize]);
+        // Its agent was started anew meanwhile, and has let everybody go.
+        let mut world = World::new().await;
+        assert_eq!(world.ready(cause), Ready::NotYet);
+        world.hears("n1", EndOutcome::Held).await;
+        world.context.endings.agent_came(&NodeName::new("n2"));
+        assert_eq!(world.ready(cause), Ready::Now);
+        world.context.endings.agent_came(&NodeName::new("n1"));
+        assert_eq!(world.ready(cause), Ready::NotYet);
+        assert_eq!(world.orders(), [EndOrder::Hold, EndOrder::Hold]);
+    }
+}
+
 /// It stays, is told so, and nothing more is begun that may end so.
 #[tokio::test]
 async fn a_guest_that_cannot_leave_without_harm_stays_and_is_the_last_that_was_tried() {
