@@ -26,7 +26,7 @@ pub struct ProcessStat {
     pub parent_pid: u32,
     /// When it started.
     pub start_ticks: u64,
-    /// Dead and not yet waited for: where init does not reap, for ever.
+    /// Dead and not yet waited for: where init does not reap, for ever. One whose first thread alone has ended is not.
     pub is_dead: bool,
 }
 
@@ -245,12 +245,14 @@ impl ProcFs {
 /// are counted from its *last* closing bracket.
 fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
     /// Fields after the comm: the state is the first.
+    const THREADS_FIELD: usize = 17;
     const START_TICKS_FIELD: usize = 19;
     let end_of_comm = line.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(line.get(end_of_comm + 1..)?).ok()?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let thread_count: u64 = fields.get(THREADS_FIELD)?.parse().ok()?;
     Some(ProcessStat {
-        is_dead: matches!(*fields.first()?, "Z" | "X"),
+        is_dead: matches!(*fields.first()?, "Z" | "X") && thread_count <= 1,
         parent_pid: fields.get(1)?.parse().ok()?,
         start_ticks: fields.get(START_TICKS_FIELD)?.parse().ok()?,
     })
@@ -307,6 +309,8 @@ mod tests {
         assert_eq!(stat, ProcessStat { parent_pid: 7, start_ticks: 98765, is_dead: false });
         let zombie = b"42 (x) Z 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 5 0 0";
         assert!(parse_stat(zombie).expect("a stat line").is_dead);
+        let headless = b"42 (x) Z 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 2 0 5 0 0";
+        assert!(!parse_stat(headless).expect("a stat line").is_dead, "its other threads run");
         for wrong in
             [&b""[..], b"42", b"42 (x)", b"42 (x) S 7", b"42 (x) S -7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5"]
         {

@@ -278,6 +278,25 @@ mod tests {
         assert_eq!(tracker.attribute(&proc, 11), None, "at the next look that is long ago");
     }
 
+    /// Its memory on the device is held, and its limit counts.
+    #[test]
+    fn a_process_whose_first_thread_has_ended_is_still_its_jobs() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, proc) = (directory.path(), ProcFs::new(directory.path()));
+        run(root, 1, 0, 0, "");
+        run(root, 10, 1, 50, "");
+        let mut tracker = Tracker::default();
+        tracker.register(&proc, registration(10, 50));
+        let stat = root.join("10/stat");
+        let line = |threads| format!("10 (x) Z 1 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 50 0");
+        std::fs::write(&stat, line(3)).unwrap();
+        tracker.forget_dead(&proc);
+        assert_eq!((tracker.attribute(&proc, 10), tracker.without_tasks(&proc)), (Some(JOB), vec![]));
+        std::fs::write(&stat, line(1)).unwrap();
+        tracker.forget_dead(&proc);
+        assert_eq!(tracker.without_tasks(&proc), [JOB], "now all of it");
+    }
+
     #[test]
     fn a_pid_used_again_inherits_nothing() {
         let directory = tempfile::tempdir().unwrap();

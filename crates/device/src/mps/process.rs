@@ -118,17 +118,18 @@ fn family(stat: &str) -> Option<Family> {
     Some(Family { parent: fields.next()??, group: fields.next()??, session: fields.next()?? })
 }
 
-/// When a process was started, from its `/proc/PID/stat` (proc(5)); `None` if it is a zombie or dead. Its name, in
-/// parentheses, may hold anything.
+/// When a process was started, from its `/proc/PID/stat` (proc(5)); `None` if it is a zombie or dead, with all its threads. Its
+/// name, in parentheses, may hold anything.
 fn running_since(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next()?;
-    if matches!(state, "Z" | "X" | "x") {
+    // The state is field 3, the number of threads field 20, the start field 22.
+    let thread_count: u64 = fields.nth(20 - 4)?.parse().ok()?;
+    if matches!(state, "Z" | "X" | "x") && thread_count <= 1 {
         return None;
     }
-    // The state is field 3, the start is field 22.
-    fields.nth(22 - 4)?.parse().ok()
+    fields.nth(22 - 21)?.parse().ok()
 }
 
 /// `environ`: `NAME=VALUE`, each ended by a zero byte.
@@ -147,11 +148,12 @@ mod tests {
 
     #[test]
     fn a_process_is_known_by_its_start() {
-        let stat = |state: &str| {
-            format!("42 (a) b (c)) {state} 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 987654 0 0")
+        let stat = |state: &str, threads: u32| {
+            format!("42 (a) b (c)) {state} 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 {threads} 0 987654 0 0")
         };
-        assert_eq!(running_since(&stat("S")), Some(987_654));
-        assert_eq!(running_since(&stat("Z")), None);
+        assert_eq!(running_since(&stat("S", 1)), Some(987_654));
+        assert_eq!(running_since(&stat("Z", 1)), None);
+        assert_eq!(running_since(&stat("Z", 2)), Some(987_654), "its first thread alone has ended");
         assert_eq!(running_since("42 (a"), None);
         let me = Process::find(std::process::id()).expect("we run");
         assert!(me.is_alive());
