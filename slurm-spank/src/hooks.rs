@@ -11,6 +11,7 @@ use crate::env::{
     self, HANDED_ON_HINTS, HANDED_ON_OPTION, PluginArguments, STALE_REQUESTS, TRES_PER_TASK, VARIABLES_MAX,
 };
 use crate::ffi::unix;
+use crate::inherited::{DECISION_VARIABLE, inherited};
 use crate::spank::{Context, Item, Level, Spank};
 use pillion_core::handoff::{
     BATCH_STEP, HANDOFF_VERSION, HandoffReply, HandoffRequest, MARKER_TELLS, Verdict,
@@ -20,8 +21,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Set in every task that a decision was applied to; read only as a hint.
-pub const DECISION_VARIABLE: &str = "PILLION_DECISION";
 /// How often the job was restarted: written by slurmstepd for the script of a later start, else left as the user had it.
 const RESTART_COUNT: &str = "SLURM_RESTART_COUNT";
 
@@ -114,9 +113,10 @@ pub fn task_init_privileged(spank: &mut impl Spank, arguments: &[&str]) -> Optio
     Some(Recognised { option, agent, manner })
 }
 
-/// As the user, right before the task: asks the agent and applies what it says. Of a job that is not ours only what would break a
-/// plain `srun` goes, where Slurm gave it shards for the GPUs that its user asked for: one that did not ask for co-location.
-pub fn task_init(spank: &mut impl Spank, recognised: Option<Recognised>) {
+/// As the user, right before the task: asks the agent and applies what it says. Of a job that is not ours only two things go: what
+/// another job's share has left there, and what would break a plain `srun`, where Slurm gave it shards for the GPUs that its user asked
+/// for, without co-location.
+pub fn task_init(spank: &mut impl Spank, arguments: &[&str], recognised: Option<Recognised>) {
     // What `pillion.lua` was told at the submission is none of the job's, whosever it is.
     for name in HANDED_ON_HINTS {
         spank.unsetenv(name);
@@ -124,6 +124,11 @@ pub fn task_init(spank: &mut impl Spank, recognised: Option<Recognised>) {
     // Only a job that holds shards had its GPU request rewritten; one that was left alone keeps what its user wrote.
     if spank.getenv("SLURM_SHARDS_ON_NODE").is_some() {
         drop_stale_requests(spank);
+    }
+    // A step of ours has it of its own script, and keeps it where no agent answers.
+    let has_own = recognised.as_ref().is_some_and(|it| it.manner == Manner::Asks) && !is_batch(spank);
+    if !has_own {
+        drop_inherited(spank, arguments);
     }
     let Some(recognised) = recognised else { return };
     let Recognised { option, agent, manner } = recognised;
@@ -207,6 +212,18 @@ fn marked(socket: &Path, job: SlurmJobId) -> Option<Manner> {
     // One that cannot be read was left by an agent all the same.
     let is_to_tell = std::fs::read(&path).is_ok_and(|text| text == MARKER_TELLS.as_bytes());
     Some(if is_to_tell { Manner::Tells } else { Manner::Asks })
+}
+
+/// Takes out what the job that submitted this one has left: limits of its share, and directories that may be gone or are on another node.
+fn drop_inherited(spank: &mut impl Spank, arguments: &[&str]) {
+    let (arguments, _) = PluginArguments::parse(arguments.iter().copied());
+    let Some(runtime_directory) = Path::new(&arguments.socket).parent() else { return };
+    for (name, rest) in inherited(|name| spank.getenv(name), runtime_directory) {
+        match rest {
+            Some(rest) => drop(spank.setenv(name, &rest)),
+            None => spank.unsetenv(name),
+        }
+    }
 }
 
 fn drop_stale_requests(spank: &mut impl Spank) {

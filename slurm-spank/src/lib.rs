@@ -14,6 +14,7 @@ pub mod agent_client;
 pub mod env;
 pub mod ffi;
 pub mod hooks;
+pub mod inherited;
 pub mod spank;
 pub mod stamp;
 pub mod version;

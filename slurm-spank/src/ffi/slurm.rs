@@ -301,10 +301,11 @@ pub unsafe extern "C" fn slurm_spank_task_init_privileged(
 /// # Safety
 /// For Slurm to call: with its own handle and argument vector, both valid during the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn slurm_spank_task_init(spank: Handle, _: c_int, _: *const *const c_char) -> c_int {
+pub unsafe extern "C" fn slurm_spank_task_init(spank: Handle, ac: c_int, av: *const *const c_char) -> c_int {
     fail_open(|| {
         let recognised = RECOGNISED.lock().ok().and_then(|mut recognised| recognised.take());
-        hooks::task_init(&mut SlurmHandle(spank), recognised);
+        // SAFETY: Slurm passes its own argument vector, which outlives the call.
+        hooks::task_init(&mut SlurmHandle(spank), &unsafe { arguments(ac, av) }, recognised);
     })
 }
 

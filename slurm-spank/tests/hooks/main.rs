@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
+mod inherited;
+
 use pillion_core::handoff::{HandoffReply, HandoffRequest, MARKER_TELLS, Verdict};
 use pillion_core::ids::{DecisionId, SlurmJobId};
 use pillion_slurm_spank::ffi::slurm::fail_open;
@@ -137,7 +139,7 @@ fn run_task(spank: &mut FakeSpank, arguments: &[&str], between: &[(&str, &str)])
     let recognised = task_init_privileged(spank, arguments);
     spank.job.extend(variables(between));
     let is_ours = recognised.is_some();
-    task_init(spank, recognised);
+    task_init(spank, arguments, recognised);
     is_ours
 }
 
