@@ -5,20 +5,23 @@
 //! would be taken for one that the scheduler has already). Queues made of plain files were smaller, but are either no
 //! longer cared for or cannot drop from the middle, which is what keeping summaries and dropping samples takes.
 //!
+//! After an error of its disk `redb` refuses everything for good. So the store is given up then, and opened again when it is used next:
+//! once a use, and under the same name.
+//!
 //! The journal is bounded: when it is full the oldest samples go, then the oldest launches; summaries are never dropped.
 
 use pillion_core::report::{Report, ReportBody};
 use pillion_proto::v1 as wire;
 use prost::Message as _;
 use redb::{
-    Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
-    TableDefinition, WriteTransaction,
+    Database, DatabaseError, ReadTransaction, ReadableDatabase as _, ReadableTable as _,
+    ReadableTableMetadata as _, TableDefinition, WriteTransaction,
 };
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use tracing::{error, warn};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use tracing::{error, info, warn};
 
 type Reports = TableDefinition<'static, u64, &'static [u8]>;
 
@@ -64,10 +67,14 @@ struct Tail {
     kept_bytes: u64,
 }
 
-#[derive(Debug)]
+/// Opens the store, or makes it.
+type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>;
+
 pub struct Journal {
     path: PathBuf,
-    database: Database,
+    opener: Opener,
+    /// `None`: given up, and not open again yet.
+    database: RwLock<Option<Database>>,
     id: String,
     bytes_max: u64,
     tail: Mutex<Tail>,
@@ -101,10 +108,7 @@ impl Journal {
         let path = directory.join("reports.redb");
         match Self::open_at(&path, bytes_max, &new_id) {
             Err(JournalError::Store { source, .. }) if is_damage(&source) => {
-                let aside = path.with_extension("damaged");
-                error!(aside = %aside.display(), error = %pillion_core::report(&source), "the report journal is damaged; set aside");
-                std::fs::rename(&path, aside)
-                    .map_err(|source| JournalError::Aside { path: path.clone(), source })?;
+                set_aside(&path, &source)?;
                 Self::open_at(&path, bytes_max, &new_id)
             }
             other => other,
@@ -112,25 +116,24 @@ impl Journal {
     }
 
     fn open_at(path: &Path, bytes_max: u64, new_id: &impl Fn() -> String) -> Result<Self, JournalError> {
-        let failed = |error| JournalError::Store { path: path.to_owned(), source: Box::new(error) };
-        let database = Database::builder()
-            .set_cache_size(CACHE_BYTES)
-            .create(path)
-            .map_err(|error| failed(error.into()))?;
-        Self::over(database, path, bytes_max, new_id).map_err(failed)
+        let file = path.to_owned();
+        let opener =
+            Box::new(move || Database::builder().set_cache_size(CACHE_BYTES).create(&file)) as Opener;
+        Self::over(opener, path, bytes_max, new_id)
     }
 
-    /// The journal in this store.
+    /// The journal in the store that is opened so.
     fn over(
-        database: Database,
+        opener: Opener,
         path: &Path,
         bytes_max: u64,
         new_id: &impl Fn() -> String,
-    ) -> Result<Self, redb::Error> {
-        let (id, tail) = begin(&database, new_id)?;
-        let (path, tail, written) = (path.to_owned(), Mutex::new(tail), Mutex::new(tail));
+    ) -> Result<Self, JournalError> {
+        let (database, id, tail) = opened(&opener, new_id).map_err(|error| of_store(path, error))?;
+        let (path, database) = (path.to_owned(), RwLock::new(Some(database)));
+        let (tail, written) = (Mutex::new(tail), Mutex::new(tail));
         let (acknowledged, lost_count) = <(AtomicU64, AtomicU64)>::default();
-        Ok(Self { path, database, id, bytes_max, tail, written, acknowledged, lost_count })
+        Ok(Self { path, opener, database, id, bytes_max, tail, written, acknowledged, lost_count })
     }
 
     /// The name of this journal.
@@ -172,24 +175,30 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Store`]; then none of them was added.
     pub fn append(&self, bodies: Vec<ReportBody>) -> Result<u64, JournalError> {
-        let mut tail = self.tail();
-        let mut changed = *tail;
-        let (dropped_before, count) = (changed.dropped_count, bodies.len() as u64);
-        self.write(bodies, &mut changed).map_err(|error| {
+        let (mut tail, count) = (self.tail(), bodies.len() as u64);
+        let dropped_before = tail.dropped_count;
+        self.add(bodies, &mut tail).inspect_err(|_| {
             self.lost_count.fetch_add(count, Ordering::Relaxed);
-            self.failed(error)
         })?;
-        *tail = changed;
-        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = changed;
-        let dropped_count = changed.dropped_count - dropped_before;
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = *tail;
+        let dropped_count = tail.dropped_count - dropped_before;
         if dropped_count > 0 {
             warn!(dropped_count, "the report journal is full; its oldest samples were dropped");
         }
-        Ok(changed.next_sequence - 1)
+        Ok(tail.next_sequence - 1)
+    }
+
+    fn add(&self, bodies: Vec<ReportBody>, tail: &mut Tail) -> Result<(), JournalError> {
+        self.open_again(tail)?;
+        let mut changed = *tail;
+        self.write(bodies, &mut changed).map_err(|error| self.failed(error))?;
+        *tail = changed;
+        Ok(())
     }
 
     fn write(&self, bodies: Vec<ReportBody>, tail: &mut Tail) -> Result<(), redb::Error> {
-        let transaction = self.database.begin_write()?;
+        let database = self.database();
+        let transaction = database.as_ref().ok_or(redb::Error::DatabaseClosed)?.begin_write()?;
         tail.kept_bytes -= forget_until(&transaction, self.acknowledged.load(Ordering::Relaxed))?;
         for body in bodies {
             let kind = kind_of(&body);
@@ -226,6 +235,9 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Store`].
     pub fn read_after(&self, sequence: u64, count_max: usize) -> Result<Vec<wire::Report>, JournalError> {
+        if self.database().is_none() {
+            self.open_again(&mut self.tail())?;
+        }
         let found = self.bytes_after(sequence, count_max).map_err(|error| self.failed(error))?;
         Ok(found
             .into_iter()
@@ -241,7 +253,8 @@ impl Journal {
 
     /// As [`Self::read_after`], encoded and by sequence: each kind of report has a table of its own.
     fn bytes_after(&self, sequence: u64, count_max: usize) -> Result<Vec<(u64, Vec<u8>)>, redb::Error> {
-        let transaction = self.database.begin_read()?;
+        let database = self.database();
+        let transaction = database.as_ref().ok_or(redb::Error::DatabaseClosed)?.begin_read()?;
         let mut found = Vec::new();
         for kind in KINDS {
             found.extend(some_after(&transaction, kind, sequence, count_max)?);
@@ -251,13 +264,64 @@ impl Journal {
         Ok(found)
     }
 
+    /// Opens the store where it was given up. What its disk has forgotten of the end counts all the same: no sequence is given twice.
+    fn open_again(&self, tail: &mut Tail) -> Result<(), JournalError> {
+        if self.database().is_some() {
+            return Ok(());
+        }
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let (opened, _, found) = match opened(&self.opener, &|| self.id.clone()) {
+            Ok(opened) => opened,
+            Err(error) => {
+                if is_damage(&error) {
+                    // The next one to come makes a new one.
+                    set_aside(&self.path, &error)?;
+                }
+                return Err(of_store(&self.path, error));
+            }
+        };
+        *database = Some(opened);
+        *tail = Tail {
+            next_sequence: found.next_sequence.max(tail.next_sequence),
+            dropped_count: found.dropped_count.max(tail.dropped_count),
+            kept_bytes: found.kept_bytes,
+        };
+        info!(path = %self.path.display(), "the report journal is open again");
+        Ok(())
+    }
+
+    /// What the store said; one that says nothing else from now on is given up.
     fn failed(&self, error: redb::Error) -> JournalError {
-        JournalError::Store { path: self.path.clone(), source: Box::new(error) }
+        if is_final(&error) {
+            *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        of_store(&self.path, error)
+    }
+
+    fn database(&self) -> RwLockReadGuard<'_, Option<Database>> {
+        self.database.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tail(&self) -> MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn of_store(path: &Path, error: redb::Error) -> JournalError {
+    JournalError::Store { path: path.to_owned(), source: Box::new(error) }
+}
+
+/// Takes a damaged file out of the way.
+fn set_aside(path: &Path, error: &redb::Error) -> Result<(), JournalError> {
+    let aside = path.with_extension("damaged");
+    error!(aside = %aside.display(), error = %pillion_core::report(error), "the report journal is damaged; set aside");
+    std::fs::rename(path, aside).map_err(|source| JournalError::Aside { path: path.to_owned(), source })
+}
+
+/// Whether the store answers nothing else until it is opened again.
+fn is_final(error: &redb::Error) -> bool {
+    use redb::Error;
+    is_damage(error) || matches!(error, Error::Io(_) | Error::PreviousIo | Error::DatabaseClosed)
 }
 
 /// Whether the file is no journal any more, as against a disk that is full or a file that another process holds.
@@ -271,6 +335,13 @@ fn is_damage(error: &redb::Error) -> bool {
         Error::Io(error) => error.kind() == io::ErrorKind::InvalidData,
         _ => false,
     }
+}
+
+/// The store, its name, and where it ends.
+fn opened(opener: &Opener, new_id: &impl Fn() -> String) -> Result<(Database, String, Tail), redb::Error> {
+    let database = opener()?;
+    let (id, tail) = begin(&database, new_id)?;
+    Ok((database, id, tail))
 }
 
 /// Makes what is missing and reads where the journal ends.

@@ -20,6 +20,8 @@ enum Event {
 struct State {
     image: Vec<u8>,
     events: Vec<Event>,
+    /// It has no room, or is broken.
+    is_failing: bool,
 }
 
 /// A disk in memory that writes down what is done to it.
@@ -28,17 +30,21 @@ struct Disk(Arc<Mutex<State>>);
 
 impl Disk {
     fn with(image: Vec<u8>) -> Self {
-        Self(Arc::new(Mutex::new(State { image, events: Vec::new() })))
+        Self(Arc::new(Mutex::new(State { image, ..State::default() })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
 
-    fn happened(&self, event: Event) {
+    fn happened(&self, event: Event) -> io::Result<()> {
         let mut state = self.state();
+        if state.is_failing {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         apply(&mut state.image, &event);
         state.events.push(event);
+        Ok(())
     }
 }
 
@@ -69,22 +75,19 @@ impl StorageBackend for Disk {
         Ok(())
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.happened(Event::Length(len));
-        Ok(())
+        self.happened(Event::Length(len))
     }
     fn sync_data(&self) -> io::Result<()> {
-        self.happened(Event::Sync);
-        Ok(())
+        self.happened(Event::Sync)
     }
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.happened(Event::Write(offset, data.to_vec()));
-        Ok(())
+        self.happened(Event::Write(offset, data.to_vec()))
     }
 }
 
-fn open(disk: Disk) -> Result<Journal, redb::Error> {
-    let database = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(disk)?;
-    Journal::over(database, Path::new("in memory"), 1 << 20, &|| "first".to_owned())
+fn open(disk: Disk) -> Result<Journal, JournalError> {
+    let opener = move || Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(disk.clone());
+    Journal::over(Box::new(opener), Path::new("in memory"), 1 << 20, &|| "first".to_owned())
 }
 
 /// A journal that is filled, acknowledged in part, and filled again; and all that its disk saw.
@@ -93,7 +96,7 @@ fn recorded() -> Vec<Event> {
     let journal = open(disk.clone()).unwrap();
     for count in 0..6 {
         let last = journal.append(vec![samples(), launch(), summary()]).unwrap();
-        disk.happened(Event::Returned(last));
+        disk.happened(Event::Returned(last)).unwrap();
         if count == 2 {
             journal.acknowledge(4);
         }
@@ -137,7 +140,7 @@ fn what_was_returned_for_outlives_a_loss_of_power_at_any_moment() {
             let journal = match open(Disk::with(image)) {
                 Ok(journal) => journal,
                 // One that was never whole is set aside by `Journal::open`.
-                Err(error) if returned == 0 && is_damage(&error) => continue,
+                Err(JournalError::Store { source, .. }) if returned == 0 && is_damage(&source) => continue,
                 Err(error) => panic!("moment {moment}, {how}: {error}"),
             };
             looks += 1;
@@ -163,4 +166,39 @@ fn what_was_returned_for_outlives_a_loss_of_power_at_any_moment() {
         }
     }
     assert!(returned == 18 && looks > 50, "{returned} {looks}");
+}
+
+#[test]
+fn a_disk_that_had_no_room_for_a_while_is_written_to_again() {
+    let disk = Disk::default();
+    let journal = open(disk.clone()).unwrap();
+    let mut given = vec![journal.append(vec![summary()]).unwrap()];
+    for reads_first in [false, true, false] {
+        disk.state().is_failing = true;
+        for _ in 0..3 {
+            assert!(journal.append(vec![samples()]).is_err());
+        }
+        disk.state().is_failing = false;
+        if reads_first {
+            assert_eq!(sequences(&journal, 0), given);
+        }
+        given.push(journal.append(vec![summary()]).unwrap());
+        assert_eq!(sequences(&journal, 0), given, "none is lost that was returned for, none given twice");
+    }
+    assert_eq!((journal.id(), journal.figures().lost_count), ("first", 9));
+    assert!(given.is_sorted_by(|one, next| one < next));
+}
+
+/// As after a sync that failed: what was returned for has gone from the disk, and the scheduler may have it.
+#[test]
+fn a_disk_that_forgets_is_given_no_sequence_twice() {
+    let disk = Disk::default();
+    let journal = open(disk.clone()).unwrap();
+    let before = disk.state().image.clone();
+    assert_eq!(journal.append(vec![summary(), summary()]).unwrap(), 2);
+    disk.state().is_failing = true;
+    assert!(journal.append(vec![summary()]).is_err());
+    *disk.state() = State { image: before, ..State::default() };
+    assert_eq!(journal.append(vec![summary()]).unwrap(), 3);
+    assert_eq!(sequences(&journal, 0), [3]);
 }

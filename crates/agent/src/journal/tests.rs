@@ -134,3 +134,23 @@ fn two_agents_do_not_share_a_journal() {
     assert!(second.is_err(), "and it is not taken for damage");
     assert!(!directory.path().join("reports.damaged").exists());
 }
+
+#[test]
+fn a_store_that_was_given_up_is_opened_again_from_its_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(directory.path(), 1 << 20);
+    journal.append(vec![samples()]).unwrap();
+    journal.failed(redb::Error::PreviousIo);
+    assert_eq!(journal.append(vec![samples()]).unwrap(), 2);
+    assert_eq!(sequences(&journal, 0), [1, 2]);
+    assert!(Journal::open(directory.path(), 1 << 20, || "second".to_owned()).is_err(), "it is ours still");
+    // Damaged meanwhile: what it held is lost, and no number of it is given again.
+    journal.failed(redb::Error::PreviousIo);
+    std::fs::write(directory.path().join("reports.redb"), vec![b'x'; 9000]).unwrap();
+    assert!(journal.append(vec![samples()]).is_err());
+    assert_eq!((journal.append(vec![samples()]).unwrap(), journal.id()), (3, "first"));
+    assert!(directory.path().join("reports.damaged").exists());
+    drop(journal);
+    let journal = open(directory.path(), 1 << 20);
+    assert_eq!((journal.append(vec![samples()]).unwrap(), journal.id()), (4, "first"));
+}
