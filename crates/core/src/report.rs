@@ -92,6 +92,8 @@ pub enum EndOutcome {
         why: String,
         /// SIGTERM kills none of its clients, so that the daemon can end them before SIGKILL does.
         outlasts_sigterm: bool,
+        /// Others may be held here all the same.
+        is_of_it_alone: bool,
     },
     /// So many of its clients were ended through the daemon, more than none.
     Ended {

@@ -345,8 +345,10 @@ fn orders() -> impl Strategy<Value = EndOrder> {
 
 fn outcomes() -> impl Strategy<Value = EndOutcome> {
     let ended = (1..=u32::MAX).prop_map(|client_count| EndOutcome::Ended { client_count });
-    let not_held = ("[a-z ]{1,30}", any::<bool>())
-        .prop_map(|(why, outlasts_sigterm)| EndOutcome::NotHeld { why, outlasts_sigterm });
+    let not_held =
+        ("[a-z ]{1,30}", any::<bool>(), any::<bool>()).prop_map(|(why, outlasts_sigterm, is_of_it_alone)| {
+            EndOutcome::NotHeld { why, outlasts_sigterm, is_of_it_alone }
+        });
     prop_oneof![Just(EndOutcome::Held), not_held, ended]
 }
 

@@ -200,7 +200,7 @@ pub struct Board {
     pub strains: BTreeMap<JobStart, Strain>,
     /// When a job of another was last sent away on this user's word alone.
     pub believed: BTreeMap<UserId, UnixTime>,
-    /// A guest was seen that could not go back without harm to its neighbours: nothing is begun any more that may end so.
+    /// A guest could not go back without harm to its neighbours, nor could any other there: nothing is begun any more that may end so.
     pub is_parting_unsafe: bool,
     /// First runs that others may join one day, as far as they were measured.
     pub first_runs: BTreeMap<JobStart, Arc<FirstRunSeen>>,

@@ -1,7 +1,7 @@
 //! Carries out the end of a start: what `crate::ending` says, with the driver and the processes that are there.
 
 use super::Devices;
-use crate::ending::{Client, Round, ended, may_be_ended};
+use crate::ending::{Client, NotHeld, Round, ended, may_be_ended};
 use crate::procfs::ProcessId;
 use pillion_core::JobStart;
 use pillion_core::report::{EndOrder, EndOutcome, EndResult, FromAgent};
@@ -16,9 +16,10 @@ impl Devices {
             EndOrder::Hold => {
                 let outcome = match self.hold(start) {
                     Ok(()) => EndOutcome::Held,
-                    Err(why) => {
+                    Err(NotHeld { why, is_of_it_alone }) => {
                         info!(%start, why, "not held while Slurm is asked to take it");
-                        EndOutcome::NotHeld { why, outlasts_sigterm: self.outlasts_sigterm(start) }
+                        let outlasts_sigterm = self.outlasts_sigterm(start);
+                        EndOutcome::NotHeld { why, outlasts_sigterm, is_of_it_alone }
                     }
                 };
                 self.answer(FromAgent::EndResult(EndResult { start, outcome }));
@@ -43,8 +44,9 @@ impl Devices {
         }
     }
 
-    fn hold(&mut self, start: JobStart) -> Result<(), String> {
-        may_be_ended(self.node.share(start).as_ref(), self.sampler.is_tracked(start))?;
+    fn hold(&mut self, start: JobStart) -> Result<(), NotHeld> {
+        may_be_ended(self.node.share(start).as_ref(), self.sampler.is_tracked(start))
+            .map_err(NotHeld::alone)?;
         let tasks = self.sampler.tasks(start);
         self.endings.hold(start, (&tasks, &self.proc), self.clock.now())
     }

@@ -88,6 +88,27 @@ pub fn let_go(list: &Path) -> usize {
     held.len()
 }
 
+/// Why a start is not held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotHeld {
+    /// A sentence.
+    pub why: String,
+    /// Others may be held here all the same.
+    pub is_of_it_alone: bool,
+}
+
+impl NotHeld {
+    /// So it would be with everybody on this node.
+    pub(super) const fn here(why: String) -> Self {
+        Self { why, is_of_it_alone: false }
+    }
+
+    /// So it is with this one, now.
+    pub(crate) const fn alone(why: String) -> Self {
+        Self { why, is_of_it_alone: true }
+    }
+}
+
 /// Holds groups.
 #[derive(Debug)]
 pub(super) struct Freezer {
@@ -118,8 +139,8 @@ impl Freezer {
     /// Holds a group for so long at most: when this returns all of it stands still, or none of it.
     ///
     /// # Errors
-    /// A sentence: why it is not held.
-    pub(super) fn freeze(&mut self, group: &Group, longest: Duration) -> Result<Frozen, String> {
+    /// Why it is not held.
+    pub(super) fn freeze(&mut self, group: &Group, longest: Duration) -> Result<Frozen, NotHeld> {
         self.reap();
         // Whoever lets it go knows of it before it is held.
         self.held.insert(group.clone());
@@ -130,19 +151,22 @@ impl Freezer {
         frozen
     }
 
-    fn try_freeze(&mut self, group: &Group, longest: Duration) -> Result<Frozen, String> {
-        self.write_list().map_err(|error| format!("it cannot be written down: {error}"))?;
-        let guard = guard(group, longest + GUARD_MARGIN).map_err(|error| format!("no guard: {error}"))?;
+    fn try_freeze(&mut self, group: &Group, longest: Duration) -> Result<Frozen, NotHeld> {
+        self.write_list().map_err(|error| NotHeld::here(format!("it cannot be written down: {error}")))?;
+        let guard = guard(group, longest + GUARD_MARGIN)
+            .map_err(|error| NotHeld::here(format!("no guard: {error}")))?;
         let frozen = Frozen { group: group.clone(), guard };
         let (file, [still, _]) = group.words();
-        let begun = write_existing(&file, still).map_err(|error| format!("{}: {error}", file.display()));
-        match begun {
-            Ok(()) if stands_still(group) => Ok(frozen),
-            result => {
-                self.release(frozen);
-                Err(result.err().unwrap_or_else(|| "its processes do not stand still in time".to_owned()))
+        let not_held = match write_existing(&file, still) {
+            Ok(()) if stands_still(group) => return Ok(frozen),
+            Ok(()) => NotHeld::alone("its processes do not stand still in time".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_gone(group) => {
+                NotHeld::alone("its control group has gone".to_owned())
             }
-        }
+            Err(error) => NotHeld::here(format!("{}: {error}", file.display())),
+        };
+        self.release(frozen);
+        Err(not_held)
     }
 
     /// Lets a group go.
@@ -177,6 +201,12 @@ impl Freezer {
     pub(super) fn reap(&mut self) {
         self.leaving.retain_mut(|guard| matches!(guard.try_wait(), Ok(None)));
     }
+}
+
+/// Whether the job has ended, as against a kernel that shows no such file.
+fn is_gone(group: &Group) -> bool {
+    let (Group::V1(directory) | Group::V2(directory)) = group;
+    !directory.exists()
 }
 
 fn stands_still(group: &Group) -> bool {
@@ -277,14 +307,18 @@ mod tests {
         std::fs::write(job.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
         let mut freezer = Freezer::new(directory.path().join("held.json"));
         let refused = freezer.freeze(&Group::V2(job.clone()), LONG).unwrap_err();
-        assert_eq!(refused, "its processes do not stand still in time");
+        assert_eq!(refused, NotHeld::alone("its processes do not stand still in time".to_owned()));
         assert_eq!(text(&job, "cgroup.freeze"), "0");
         let gone = directory.path().join("job_8");
-        assert!(freezer.freeze(&Group::V2(gone.clone()), LONG).unwrap_err().contains("No such file"));
+        assert!(freezer.freeze(&Group::V2(gone.clone()), LONG).unwrap_err().is_of_it_alone);
         assert!(!gone.exists() && freezer.held.is_empty());
         let mut nowhere = Freezer::new(PathBuf::from("/proc/nowhere/held.json"));
-        assert!(nowhere.freeze(&Group::V2(job.clone()), LONG).unwrap_err().contains("written down"));
+        let unwritten = nowhere.freeze(&Group::V2(job.clone()), LONG).unwrap_err();
+        assert!(unwritten.why.contains("written down") && !unwritten.is_of_it_alone, "{unwritten:?}");
         assert_eq!(text(&job, "cgroup.freeze"), "0", "nobody after us would know of it");
+        std::fs::remove_file(job.join("cgroup.freeze")).unwrap();
+        let without = freezer.freeze(&Group::V2(job.clone()), LONG).unwrap_err();
+        assert!(!without.is_of_it_alone, "a kernel that holds nobody: {without:?}");
     }
 
     #[test]

@@ -10,7 +10,7 @@
 mod freezer;
 mod step;
 
-pub use freezer::let_go;
+pub use freezer::{NotHeld, let_go};
 pub use step::{Client, Round, ended, may_be_ended};
 
 use crate::procfs::{ProcFs, ProcessId};
@@ -50,20 +50,23 @@ impl Endings {
     /// Holds a start, whose `tasks` run, in its control group, from now on: also one that was held before.
     ///
     /// # Errors
-    /// A sentence: why it goes on.
+    /// Why it goes on.
     pub fn hold(
         &mut self,
         start: JobStart,
         (tasks, proc): (&[ProcessId], &ProcFs),
         now: UnixTime,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotHeld> {
         // Its guard's time is that of the hold before.
         self.let_go(start);
-        let running = tasks.iter().filter(|task| proc.is_alive(**task));
+        let running: Vec<&ProcessId> = tasks.iter().filter(|task| proc.is_alive(**task)).collect();
+        if running.is_empty() {
+            return Err(NotHeld::alone("none of its tasks runs any more".to_owned()));
+        }
         let groups: BTreeSet<Group> =
-            running.filter_map(|task| Group::of(&proc.job_places(task.pid), &self.cgroups)).collect();
+            running.iter().filter_map(|task| Group::of(&proc.job_places(task.pid), &self.cgroups)).collect();
         let Ok([group]) = <[Group; 1]>::try_from(groups.into_iter().collect::<Vec<_>>()) else {
-            return Err("its tasks are not in one control group of Slurm's".to_owned());
+            return Err(NotHeld::here("its tasks are not in one control group of Slurm's".to_owned()));
         };
         let frozen = self.freezer.freeze(&group, Duration::from_secs_f64(HOLD_SECONDS_MAX))?;
         info!(%start, "held while Slurm is asked to take it");

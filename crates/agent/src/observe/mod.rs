@@ -180,7 +180,11 @@ impl Observer {
                     }));
                 }
                 Command::End { start, .. } => {
-                    let outcome = EndOutcome::NotHeld { why: NO_SHARES.to_owned(), outlasts_sigterm: false };
+                    let outcome = EndOutcome::NotHeld {
+                        why: NO_SHARES.to_owned(),
+                        outlasts_sigterm: false,
+                        is_of_it_alone: false,
+                    };
                     self.answer(FromAgent::EndResult(EndResult { start, outcome }));
                 }
                 // Nobody is there who could ask for it.

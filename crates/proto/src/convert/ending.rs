@@ -53,10 +53,20 @@ pub(super) fn written(start: JobStart, order: EndOrder) -> wire::EndStart {
 impl TryFrom<wire::EndResult> for EndResult {
     type Error = InvalidEnd;
     fn try_from(wire: wire::EndResult) -> Result<Self, InvalidEnd> {
-        let wire::EndResult { job_id, restart_count, step, client_count, reason, outlasts_sigterm } = wire;
+        let wire::EndResult {
+            job_id,
+            restart_count,
+            step,
+            client_count,
+            reason,
+            outlasts_sigterm,
+            is_of_it_alone,
+        } = wire;
         let outcome = match step.as_str() {
             "held" => EndOutcome::Held,
-            "not-held" => EndOutcome::NotHeld { why: field::words(&reason), outlasts_sigterm },
+            "not-held" => {
+                EndOutcome::NotHeld { why: field::words(&reason), outlasts_sigterm, is_of_it_alone }
+            }
             "ended" if client_count == 0 => return Err(InvalidEnd::NoClient),
             "ended" => EndOutcome::Ended { client_count },
             _ => return Err(InvalidEnd::Step(quoted(&step))),
@@ -72,8 +82,8 @@ impl From<EndResult> for wire::EndResult {
         let of = |step: &str| Self { job_id, restart_count, step: step.to_owned(), ..Self::default() };
         match outcome {
             EndOutcome::Held => of("held"),
-            EndOutcome::NotHeld { why, outlasts_sigterm } => {
-                Self { reason: why, outlasts_sigterm, ..of("not-held") }
+            EndOutcome::NotHeld { why, outlasts_sigterm, is_of_it_alone } => {
+                Self { reason: why, outlasts_sigterm, is_of_it_alone, ..of("not-held") }
             }
             EndOutcome::Ended { client_count } => Self { client_count, ..of("ended") },
         }
@@ -84,6 +94,19 @@ impl From<EndResult> for wire::EndResult {
 mod tests {
     use super::*;
     use pillion_core::report::ToAgent;
+
+    /// It said so before there was a word for it.
+    #[test]
+    fn of_an_agent_of_before_who_is_not_held_tells_how_it_is_with_all() {
+        let before = wire::EndResult {
+            job_id: "7".into(),
+            step: "not-held".into(),
+            reason: "its processes do not stand still in time".into(),
+            ..Default::default()
+        };
+        let outcome = EndResult::try_from(before).unwrap().outcome;
+        assert!(matches!(outcome, EndOutcome::NotHeld { is_of_it_alone: false, .. }), "{outcome:?}");
+    }
 
     #[test]
     fn an_end_that_cannot_be_is_refused() {

@@ -3,7 +3,7 @@
 //! by itself if it lost its device before Slurm has taken the requeue. Nothing here is durable: what is forgotten is ended by
 //! signals, as without us, and what is held goes on by itself.
 
-use super::endings::{Answer, Endings, Hold, Ready, Tenant, delay_seconds, tenants};
+use super::endings::{Answer, Endings, Harm, Hold, Ready, Tenant, delay_seconds, tenants};
 use crate::context::Context;
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
@@ -43,7 +43,9 @@ impl Endings {
                 return if is_waited_for { Ready::NotYet } else { unheard };
             }
             Some(Hold::Answered { at, count, .. }) if !is_within(*at, now, ANSWER_AGE_SECONDS_MAX) => *count,
-            Some(Hold::Answered { harm: Some(why), .. }) if !is_ordered => return Ready::Never(why.clone()),
+            Some(Hold::Answered { harm: Some(harm), .. }) if !is_ordered => {
+                return Ready::Never(harm.clone());
+            }
             Some(Hold::Answered { .. }) => return Ready::Now,
             // It goes on, and is not held once more.
             Some(Hold::Over { .. }) => return unheard,
@@ -136,9 +138,11 @@ fn is_within(since: UnixTime, now: UnixTime, seconds: f64) -> bool {
 }
 
 /// Why the end of a start that is not held may take its neighbours along: SIGTERM comes before its clients can leave.
-fn harm(outcome: &EndOutcome) -> Option<String> {
+fn harm(outcome: &EndOutcome) -> Option<Harm> {
     match outcome {
-        EndOutcome::NotHeld { why, outlasts_sigterm: false } => Some(why.clone()),
+        EndOutcome::NotHeld { why, outlasts_sigterm: false, is_of_it_alone } => {
+            Some(Harm { why: why.clone(), is_everybodys: !is_of_it_alone })
+        }
         _ => None,
     }
 }

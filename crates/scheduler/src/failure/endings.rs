@@ -33,8 +33,8 @@ pub(super) enum Hold {
         node: NodeName,
         at: UnixTime,
         count: u32,
-        /// Why it is not held, and its end may take its neighbours along; `None`: it does not.
-        harm: Option<String>,
+        /// `None`: its end takes nobody along.
+        harm: Option<Harm>,
     },
     /// Slurm was asked. It is not held again, whatever came of that.
     Over { node: NodeName },
@@ -46,6 +46,14 @@ impl Hold {
             Self::Asked { node, .. } | Self::Answered { node, .. } | Self::Over { node } => node,
         }
     }
+}
+
+/// Why the end of a start that is not held may take its neighbours along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Harm {
+    pub(super) why: String,
+    /// So it would be with every guest there; else it was this one that could not be held.
+    pub(super) is_everybodys: bool,
 }
 
 /// What Slurm said when it was asked to requeue.
@@ -63,8 +71,7 @@ pub(super) enum Ready {
     Now,
     /// Its agent was asked, or is away.
     NotYet,
-    /// Why its end could take its neighbours along.
-    Never(String),
+    Never(Harm),
 }
 
 /// What is known of starts that are being ended, until a restart.

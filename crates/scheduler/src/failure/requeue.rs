@@ -10,7 +10,7 @@
 
 use crate::analysis::mebibytes;
 use crate::context::Context;
-use crate::failure::endings::{Answer, Ready};
+use crate::failure::endings::{Answer, Harm, Ready};
 use crate::scan::{Scan, mark_of, workload_of};
 use crate::step::predates;
 use crate::tick_error::TickError;
@@ -84,7 +84,7 @@ impl Requeuer {
             Next::Ask => match self.ready(requeue, scan, decisions) {
                 Ready::Now => self.ask(requeue).await,
                 Ready::NotYet => Ok(()),
-                Ready::Never(why) => self.spare(requeue, &why).await,
+                Ready::Never(harm) => self.spare(requeue, &harm).await,
             },
             Next::Wait => Ok(()),
             Next::Settle(outcome, detail) => self.settle(requeue, outcome, detail).await,
@@ -100,9 +100,12 @@ impl Requeuer {
         context.endings.ready(context, requeue, decisions, is_ordered(requeue, scan, decisions))
     }
 
-    /// A guest whose end could harm those for whose sake it goes back stays. So would the next one: no more is begun that ends so.
-    async fn spare(&self, requeue: &Requeue, why: &str) -> Result<(), TickError> {
-        let is_first = !std::mem::replace(&mut self.context.board_mut().is_parting_unsafe, true);
+    /// A guest whose end could harm those for whose sake it goes back stays. Where nobody can be held so would the next one: no more is
+    /// begun that ends so.
+    async fn spare(&self, requeue: &Requeue, harm: &Harm) -> Result<(), TickError> {
+        let why = &harm.why;
+        let is_first =
+            harm.is_everybodys && !std::mem::replace(&mut self.context.board_mut().is_parting_unsafe, true);
         if is_first {
             warn!(start = %requeue.start, node = %requeue.node, why, "a guest cannot leave without harm to its neighbours: nobody is tried \
                 and no first run is joined until the scheduler is started again (ProctrackType=proctrack/cgroup is what it takes)");

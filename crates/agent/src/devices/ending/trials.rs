@@ -388,10 +388,11 @@ fn who_cannot_be_held_tells_whether_sigterm_would_kill_him() {
         world.devices.end(start, EndOrder::Hold);
         let said = std::iter::from_fn(|| world.answers.try_recv().ok()).find_map(|answer| match answer {
             FromAgent::EndResult(EndResult {
-                outcome: EndOutcome::NotHeld { outlasts_sigterm, .. }, ..
-            }) => Some(outlasts_sigterm),
+                outcome: EndOutcome::NotHeld { outlasts_sigterm, is_of_it_alone, .. },
+                ..
+            }) => Some((outlasts_sigterm, is_of_it_alone)),
             _ => None,
         });
-        assert_eq!(said, Some(catches_term));
+        assert_eq!(said, Some((catches_term, false)));
     }
 }

@@ -226,7 +226,16 @@ async fn slurm_is_asked_when_the_tenant_stands_still_or_cannot() {
 }
 
 fn not_held(outlasts_sigterm: bool) -> EndOutcome {
-    EndOutcome::NotHeld { why: "no group".into(), outlasts_sigterm }
+    EndOutcome::NotHeld { why: "no group".into(), outlasts_sigterm, is_of_it_alone: false }
+}
+
+/// One that was in a driver's call for too long.
+fn not_in_time() -> EndOutcome {
+    EndOutcome::NotHeld { why: "not in time".into(), outlasts_sigterm: false, is_of_it_alone: true }
+}
+
+fn never(why: &str, is_everybodys: bool) -> Ready {
+    Ready::Never(Harm { why: why.to_owned(), is_everybodys })
 }
 
 /// Seen on real Slurm: SIGTERM killed a guest at work that no control group held, and his host died of it.
@@ -236,7 +245,8 @@ async fn a_guest_that_goes_back_never_takes_along_those_for_whom_he_goes() {
     for (answer, ready) in [
         (EndOutcome::Held, Ready::Now),
         (not_held(true), Ready::Now),
-        (not_held(false), Ready::Never("no group".into())),
+        (not_held(false), never("no group", true)),
+        (not_in_time(), never("not in time", false)),
     ] {
         let world = World::new().await;
         assert_eq!(world.ready(SentBack), Ready::NotYet);
@@ -302,6 +312,16 @@ async fn a_hold_that_may_be_over_is_asked_for_again() {
 /// It stays, is told so, and nothing more is begun that may end so.
 #[tokio::test]
 async fn a_guest_that_cannot_leave_without_harm_stays_and_is_the_last_that_was_tried() {
+    spared(not_held(false), true).await;
+}
+
+/// It was in a driver's call: of others that says nothing, and a site does not go without trials for it.
+#[tokio::test]
+async fn a_guest_that_did_not_stand_still_in_time_stays_and_others_are_tried() {
+    spared(not_in_time(), false).await;
+}
+
+async fn spared(answer: EndOutcome, is_last: bool) {
     let mut world = World::new().await;
     let sent_back = Requeue { cause: RequeueCause::SentBack, ..requeue() };
     let event =
@@ -310,14 +330,14 @@ async fn a_guest_that_cannot_leave_without_harm_stays_and_is_the_last_that_was_t
     let requeuer = Requeuer::new(Arc::clone(&world.context));
     world.show(vec![Job { state: JobState::Running, ..ending(0) }]);
     requeuer.tick().await.unwrap();
-    world.hears("n1", not_held(false)).await;
+    world.hears("n1", answer).await;
     requeuer.tick().await.unwrap();
     assert!(world.context.store.open_requeues().await.unwrap().is_empty());
     let events = world.context.store.events(start().job_id).await.unwrap();
     let told = events.iter().find(|event| event.kind == EventKind::RequeueRefused).unwrap();
     assert!(told.detail.contains("could take its neighbours along"), "{}", told.detail);
     assert_eq!(world.orders(), [EndOrder::Hold, EndOrder::LetGo]);
-    assert!(world.context.board().is_parting_unsafe);
+    assert_eq!(world.context.board().is_parting_unsafe, is_last);
 }
 
 #[tokio::test]
