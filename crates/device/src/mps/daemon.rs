@@ -241,13 +241,19 @@ impl Daemon {
         self.servers.last()?.uid()
     }
 
+    fn has_server(&self, pid: u32) -> bool {
+        self.servers.iter().any(|server| server.pid == pid)
+    }
+
     /// Lets one client go in the clean way.
     ///
     /// # Errors
     /// [`DeviceError::Refused`] if it is no client, or the server says no.
     pub(super) fn terminate(&self, control: Control<'_>, pid: u32) -> Result<(), DeviceError> {
         let rows = parse::clients(&control.ask(self.pipe_directory(), "ps")?).map_err(|it| garbled(&it))?;
-        let Some(row) = rows.iter().find(|row| row.pid == pid) else {
+        // A name may look like a row of another: a server that was seen goes before any other.
+        let own = rows.iter().filter(|row| row.pid == pid);
+        let Some(row) = own.max_by_key(|row| self.has_server(row.server_pid)) else {
             return Err(control.refused(format!("process {pid} is no MPS client there")));
         };
         let answer =

@@ -2,7 +2,7 @@
 //!
 //! Source: NVIDIA Multi-Process Service (r550), appendix Tools and Interface Reference; `ps` and `terminate_client` as
 //! printed under Client Early Termination; and what the daemon of release 550 prints without a driver
-//! (`tests/hardware/vendor`). Whatever is printed otherwise is an error: the program has been changed, and nothing is guessed.
+//! (`tests/hardware/vendor`). Whatever is printed otherwise is an error, but for what users choose: the program has been changed, and nothing is guessed.
 //! Refusals are among it: the program ends with 0 whatever its daemon was told, and only the words tell.
 
 use crate::DeviceError;
@@ -84,27 +84,31 @@ fn is_gone(server_pid: u32, text: &str) -> bool {
     text.trim() == format!("Server {server_pid} not found")
 }
 
-/// `ps`: a heading, then `PID ID SERVER DEVICE NAMESPACE COMMAND` a client and device; the command may hold blanks. Other
-/// words where no server is up.
+/// `ps`: a heading, then `PID ID SERVER DEVICE NAMESPACE COMMAND` a client and device. Other words where no server is up. The command
+/// is its user's to choose: it may hold blanks and ends of lines, or nothing. What is no row is left out, so that nobody makes all of
+/// them unreadable; and one that looks like a row may be a name.
 ///
 /// # Errors
-/// [`Unknown`]
+/// [`Unknown`], where there is no heading.
 pub(super) fn clients(text: &str) -> Result<Vec<ClientRow>, Unknown> {
     if text.trim() == "Server not found" {
         return Ok(Vec::new());
     }
-    lines(text).filter(|line| !line.split_whitespace().eq(HEADING)).map(client_row).collect()
+    let mut lines = lines(text);
+    match lines.next() {
+        Some(heading) if !heading.split_whitespace().eq(HEADING) => Err(unknown("ps", heading)),
+        _ => Ok(lines.filter_map(client_row).collect()),
+    }
 }
 
-fn client_row(line: &str) -> Result<ClientRow, Unknown> {
+fn client_row(line: &str) -> Option<ClientRow> {
     let mut fields = line.split_whitespace();
-    let pid = fields.next().and_then(|field| field.parse().ok());
-    let server_pid = fields.nth(1).and_then(|field| field.parse().ok());
-    let is_whole = fields.count() >= HEADING.len() - 3;
-    pid.zip(server_pid)
-        .filter(|_| is_whole)
-        .map(|(pid, server_pid)| ClientRow { pid, server_pid })
-        .ok_or_else(|| unknown("ps", line))
+    let pid = fields.next()?.parse().ok()?;
+    let _id: u64 = fields.next()?.parse().ok()?;
+    let server_pid = fields.next()?.parse().ok()?;
+    let _device = fields.next()?;
+    let _namespace: u64 = fields.next()?.parse().ok()?;
+    Some(ClientRow { pid, server_pid })
 }
 
 const HEADING: [&str; 6] = ["PID", "ID", "SERVER", "DEVICE", "NAMESPACE", "COMMAND"];
@@ -181,6 +185,24 @@ mod tests {
         assert_eq!(clients("Server not found\n"), Ok(vec![]));
         for wrong in ["9741 0 6472", "9741 0 x GPU-1 4026531836 ./nbody", "no clients"] {
             assert!(clients(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    /// Whoever chose it would keep the clients of all others from being ended.
+    #[test]
+    fn a_name_hides_nobody_else() {
+        let heading = HEADING.join(" ");
+        let row = |pid: u32, name: &str| format!("{pid} 0 6472 GPU-1 4026531836 {name}\n");
+        for name in ["", " ", "a b  c", "a\nb", "\n", "a\n7 8", "a\n9741 0 6472 GPU-1", &*heading, "a\r\tb"] {
+            let text = format!("{heading}\n{}{}", row(9741, name), row(9743, "./nbody"));
+            let expected = [9741, 9743].map(|pid| ClientRow { pid, server_pid: 6472 });
+            assert_eq!(clients(&text), Ok(expected.into()), "{name:?}");
+        }
+        for cut in
+            ["9741", "9741 0 6472", "9741 0 6472 GPU-1", "9741 0 6472 GPU-1 x y", "-1 0 6472 GPU-1 40 x"]
+        {
+            let text = format!("{heading}\n{cut}\n{}", row(9743, "./nbody"));
+            assert_eq!(clients(&text), Ok(vec![ClientRow { pid: 9743, server_pid: 6472 }]), "{cut}");
         }
     }
 
