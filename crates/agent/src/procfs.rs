@@ -97,11 +97,14 @@ impl ProcFs {
     /// Whether this is an MPS server, by the file that it runs: one of that name that is the system's own. A name can be taken
     /// by anybody, for a process and for a file.
     pub fn is_mps_server(&self, pid: u32) -> bool {
+        // The name first: a file may lie where nobody answers any more.
+        if self.program(pid).is_none_or(|name| name != MPS_SERVER) {
+            return false;
+        }
         let file = std::fs::metadata(self.root.join(format!("{pid}/exe")));
         // Root's, or whose we are where we are not root.
         let owners = [0, rustix::process::geteuid().as_raw()];
         file.is_ok_and(|file| owners.contains(&file.uid()))
-            && self.program(pid).is_some_and(|name| name == MPS_SERVER)
     }
 
     /// The name of the file that the process runs.

@@ -85,7 +85,11 @@ fn above(proc: &ProcFs, pid: u32) -> Option<u32> {
 
 /// The job whose step this process of Slurm's own runs.
 fn number_of(proc: &ProcFs, pid: u32) -> Option<u32> {
-    parse_title(&proc.title(pid)?).filter(|_| proc.is_slurmstepd(pid))
+    // Of no other process: what one shows as its arguments lies in its memory, and whoever reads it may have to wait for that.
+    if !proc.is_slurmstepd(pid) {
+        return None;
+    }
+    parse_title(&proc.title(pid)?)
 }
 
 /// `slurmstepd: [1156.batch]`, `[1156.0]`, `[1156+1.0]` of a component of a heterogeneous job, whose own number it is not: nobody
@@ -152,6 +156,21 @@ mod tests {
         assert_eq!([22, 99].map(number), [None; 2], "of no step; nobody");
         let steps = job_of(&proc, 21).unwrap().steps;
         assert_eq!(steps.iter().map(|step| step.pid).collect::<Vec<_>>(), [10, 12]);
+    }
+
+    /// Reading them would not return.
+    #[test]
+    fn nobody_elses_arguments_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, proc) = (directory.path(), ProcFs::new(directory.path()));
+        run(root, &users(1, 0));
+        run(root, &users(20, 1));
+        let arguments = root.join("20/cmdline");
+        std::fs::remove_file(&arguments).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &arguments, rustix::fs::Mode::RUSR).unwrap();
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send((all_steps(&proc).len(), above(&proc, 20))));
+        assert_eq!(is_done.recv_timeout(std::time::Duration::from_secs(20)), Ok((0, None)));
     }
 
     #[test]
