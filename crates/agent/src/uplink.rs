@@ -5,6 +5,8 @@
 //! order, and taken as arrived when the scheduler acknowledges it; after a broken stream what is not acknowledged is sent
 //! again, and the scheduler knows by journal and sequence what it has. The journal is read no faster than the stream takes
 //! it, and no further ahead than [`UNACKNOWLEDGED_MAX`].
+//!
+//! How far this node's clock is off the scheduler learns when a stream begins. So one ends where that clock is set.
 
 use crate::devices::Command;
 use crate::journal::{Journal, JournalError};
@@ -14,7 +16,7 @@ use pillion_auth::{AuthError, Door};
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{AgentHello, FromAgent, PROTOCOL_VERSION, ToAgent};
 use pillion_core::setup::NodeSetup;
-use pillion_core::{Clock, Fraction, error};
+use pillion_core::{Clock, Fraction, UnixTime, error};
 use pillion_proto::v1 as wire;
 use pillion_proto::v1::agent_service_client::AgentServiceClient;
 use rand::RngCore;
@@ -22,6 +24,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
@@ -40,6 +43,9 @@ const REASONS_MAX: usize = 16;
 /// How often a silent stream is probed, and how long the answer may take.
 const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
+/// By how much a clock is set at least, in seconds, for a new stream: far less than by what the scheduler lets a report be early.
+const LEAP_SECONDS_MIN: f64 = 5.0;
+
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
 pub enum UplinkError {
@@ -55,6 +61,9 @@ pub enum UplinkError {
     /// The node has other devices than the scheduler was told.
     #[error("the node has other devices now")]
     OtherDevices,
+    /// The node's clock is another than the scheduler was told.
+    #[error("the node's clock was set")]
+    OtherClock,
     #[error("reports cannot be read")]
     Journal(#[from] JournalError),
 }
@@ -111,9 +120,9 @@ impl Uplink {
                 attempt = 0;
                 reported.clear();
             }
-            if matches!(ended, UplinkError::OtherDevices) {
+            if matches!(ended, UplinkError::OtherDevices | UplinkError::OtherClock) {
                 // The next hello tells it; there is nothing to wait for.
-                info!("the node has other devices now; telling the scheduler");
+                info!(why = %ended, "telling the scheduler anew");
                 continue;
             }
             self.node.set_connected(false);
@@ -143,12 +152,13 @@ impl Uplink {
 
     /// One stream, from connecting to its end. `was_connected` becomes true when the scheduler has answered.
     async fn session(&mut self, door: &Arc<Door>, was_connected: &mut bool) -> UplinkError {
+        let begun = self.times();
         match self.attach(door).await {
             Ok((outgoing, incoming)) => {
                 *was_connected = true;
                 info!(scheduler = %door, "connected to the scheduler");
                 self.node.set_connected(true);
-                match self.converse(&outgoing, incoming).await {
+                match self.converse(&outgoing, incoming, begun).await {
                     Ok(()) => UplinkError::Closed,
                     Err(error) => error,
                 }
@@ -202,9 +212,14 @@ impl Uplink {
         &mut self,
         outgoing: &mpsc::Sender<wire::AgentMessage>,
         mut incoming: Streaming<wire::SchedulerMessage>,
+        begun: Times,
     ) -> Result<(), UplinkError> {
         let mut cursor = Cursor::default();
         loop {
+            // Before anything more is sent that is dated by the new one.
+            if has_leapt(begun, self.times()) {
+                return Err(UplinkError::OtherClock);
+            }
             if cursor.read.is_empty() && cursor.has_room() {
                 cursor.read.extend(self.journal.read_after(cursor.sent, READ_COUNT)?);
             }
@@ -247,6 +262,10 @@ impl Uplink {
         }
     }
 
+    fn times(&self) -> Times {
+        (self.clock.now(), Instant::now())
+    }
+
     async fn received(&self, message: wire::SchedulerMessage, cursor: &mut Cursor) {
         let command = match ToAgent::try_from(message) {
             Ok(ToAgent::Ack(sequence)) => {
@@ -268,6 +287,15 @@ impl Uplink {
             warn!("the device thread has stopped");
         }
     }
+}
+
+/// One moment by the clock, which may be set, and by the time that has passed, which nobody sets.
+type Times = (UnixTime, Instant);
+
+/// Whether the clock was set in between.
+fn has_leapt((wall, moment): Times, (wall_now, now): Times) -> bool {
+    let passed = now.saturating_duration_since(moment).as_secs_f64();
+    (wall_now.seconds() - wall.seconds() - passed).abs() >= LEAP_SECONDS_MIN
 }
 
 /// How far one stream is.
@@ -313,6 +341,24 @@ mod tests {
         assert_eq!(pauses, [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]);
         assert_eq!(retry_pause(40, max, Fraction::ZERO), Duration::from_secs(15));
         assert_eq!(retry_pause(u32::MAX, max, Fraction::ONE), Duration::from_secs(45));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_ends_the_stream_and_one_that_goes_does_not() {
+        let (wall, moment) = (UnixTime::from_epoch(1000), Instant::now());
+        let later = |wall: f64, passed: u64| {
+            has_leapt(
+                (UnixTime::from_epoch(1000), moment),
+                (UnixTime::from_seconds(wall), moment + Duration::from_secs(passed)),
+            )
+        };
+        assert!(!has_leapt((wall, moment), (wall, moment)));
+        for (wall, passed) in [(1100.0, 100), (1104.9, 100), (1096.0, 100), (90_000.5, 89_000)] {
+            assert!(!later(wall, passed), "{wall} after {passed} s");
+        }
+        for (wall, passed) in [(1130.0, 100), (1070.0, 100), (1005.5, 0), (1.0, 3600)] {
+            assert!(later(wall, passed), "{wall} after {passed} s");
+        }
     }
 
     fn report(sequence: u64) -> wire::Report {
