@@ -17,8 +17,8 @@ const TAIL: &str = "## What is no metric
 
 Submissions that `pillion.lua` refuses or leaves alone: it runs under slurmctld's locks, where it may run no program and write nothing but a line of the log, and the
 scheduler never hears of a job that was not managed. Each has one line in `slurmctld.log`, whose wording stays: `grep -c 'pillion: submission refused'`
-(`why=shards`, `option` or `pool`), `'pillion: submission left alone'` (`why=` the sentence that the user was told) and `'pillion: change refused'` (`why=shards`,
-`pool`, `released`, `halves` or `failed`); `uid=` says whose it was. `'pillion: update fenced'` counts updates of Pillion's own that were refused because the job was
+(`why=shards`, `option`, `pool`, or the sentence that the user was told), `'pillion: submission left alone'` (`why=` the sentence that the user was told) and `'pillion: change refused'` (`why=shards`,
+`pool`, `plain`, `released`, `halves` or `failed`); `uid=` says whose it was. `'pillion: update fenced'` counts updates of Pillion's own that were refused because the job was
 not as they presupposed (`why=` what it was instead).
 ";
 

@@ -137,8 +137,12 @@ fn configuration(host: &Host, role: Role, files: &Files, wanted: &Wanted) -> Opt
         return None;
     }
     let after = match role {
-        // So that the nodes reach it.
-        Role::Controller => EXAMPLE.replace("tcp = \"127.0.0.1:6820\"", "tcp = \"0.0.0.0:6820\""),
+        Role::Controller => {
+            let partition = wanted.pool.as_ref().map_or("shared", |pool| pool.partition.as_str());
+            // So that the nodes reach it, and it looks after the pool that is made here.
+            let text = EXAMPLE.replace("tcp = \"127.0.0.1:6820\"", "tcp = \"0.0.0.0:6820\"");
+            text.replace("\npartitions = [\"shared\"]", &format!("\npartitions = [\"{partition}\"]"))
+        }
         Role::Node => {
             let controllers: Vec<String> =
                 files.controllers().iter().map(|name| format!("https://{name}:6820")).collect();

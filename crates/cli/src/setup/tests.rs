@@ -69,9 +69,13 @@ impl Site {
     }
 
     fn plan(&self) -> Plan {
+        self.plan_of("shared")
+    }
+
+    fn plan_of(&self, partition: &str) -> Plan {
         let names = ["n1".to_owned()].into();
         let pool =
-            Pool { nodes: "n1".to_owned(), names, partition: "shared".to_owned(), devices: Vec::new() };
+            Pool { nodes: "n1".to_owned(), names, partition: partition.to_owned(), devices: Vec::new() };
         let wanted = Wanted { pool: Some(pool), ..Wanted::default() };
         let that_are = |word: &str| {
             let units = Role::Controller.units().iter().map(|unit| (*unit).to_owned());
@@ -461,4 +465,12 @@ async fn the_partition_that_was_named_is_remembered_for_the_way_back() {
     let site = Site::new();
     site.does(&site.steps()).await;
     assert_eq!(Record::load(&site.folder()).unwrap().partitions, ["shared"]);
+}
+
+#[test]
+fn the_scheduler_looks_after_the_partition_that_was_named() {
+    let site = Site::new();
+    let plan = site.plan_of("gpu-pool");
+    let of_scheduler = plan.files.iter().find(|change| change.path.ends_with("pillion.toml")).unwrap();
+    assert!(of_scheduler.after.contains("\npartitions = [\"gpu-pool\"]\n"), "{}", of_scheduler.after);
 }
