@@ -861,7 +861,7 @@ local function admit_plain(job, part_list, names, pool, beat, now)
   if not pool.waiting then return false end
   local gpu, no_gpu, is_without = find_gpu(job)
   -- It has no part in what is shared.
-  if is_without and given(job.shared) ~= 0 then return true end
+  if is_without and (given(job.shared) or slurm.JOB_SHARED_OK) == slurm.JOB_SHARED_OK then return true end
   if not gpu then return false, no_gpu end
   local size, no_size = sizes(job, gpu.count)
   if not size then return false, no_size end
@@ -890,13 +890,13 @@ end
 
 -- Guards -------------------------------------------------------------------------------------------------------------
 
--- Whether any TRES field names shards, in whatever way it is written.
-local function names_shards(job)
+-- Whether any TRES field names this GRES (`shard`, `gpu`), in whatever way it is written.
+local function names_gres(job, name)
   for _, field in ipairs(TRES_FIELDS) do
     local value = job[field]
     if value then
       for word in string.gmatch(string.lower(value), "[%w_.-]+") do
-        if word == "shard" then return true end
+        if word == name then return true end
       end
     end
   end
@@ -949,7 +949,7 @@ end
 -- For slurm_job_submit. Gives slurm.SUCCESS, or slurm.ERROR having told the user why.
 function M.submit(job, part_list, uid)
   local trusted = is_trusted(uid)
-  if not trusted and names_shards(job) then
+  if not trusted and names_gres(job, "shard") then
     note("submission refused", uid, "shards")
     say("not submitted: " .. SHARD_REFUSAL)
     return slurm.ERROR
@@ -1139,7 +1139,7 @@ end
 
 -- A change by its user, or by whoever else is not trusted.
 local function modify_for_user(job, rec, part_list, uid)
-  if names_shards(job) then
+  if names_gres(job, "shard") then
     note("change refused", uid, "shards")
     say("not changed: " .. SHARD_REFUSAL)
     return slurm.ERROR
@@ -1151,6 +1151,13 @@ local function modify_for_user(job, rec, part_list, uid)
   if pool then
     note("change refused", uid, "pool")
     say("not changed: " .. pool_refusal(pool))
+    return slurm.ERROR
+  end
+  if not mark and not moves and is_pool(rec.partition, beat) and is_pending(rec) and (names_gres(job, "gpu") or given(job.shared)) then
+    -- It came in without GPUs, or nobody knows with which: what it takes now would be beside those that share.
+    note("change refused", uid, "plain")
+    say("not changed: partition " .. rec.partition .. " is managed by Pillion, where GPUs are asked for at the submission; cancel the job "
+      .. "and submit it again")
     return slurm.ERROR
   end
   if not mark then return passed(job) end

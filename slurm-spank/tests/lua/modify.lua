@@ -184,9 +184,23 @@ end)
 S.test("a job that is not managed is its user's", function()
   local change = { tres_per_node = "gres/gpu:2", comment = "x", begin_time = 1, req_nodes = "n1" }
   assert_passes("no mark", change, { partition = "gpu", job_state = 0 })
-  assert_passes("another tool's comment", change, { partition = "shared", job_state = 0, admin_comment = "JS1:abc" })
   assert_passes("running", { comment = "x" }, waiting({ job_state = 1 }))
-  assert_passes("a mark that is too long", change, waiting({ admin_comment = "pillion1;" .. string.rep("x", 600) }))
+end)
+
+-- As it was: a job submitted held and without GPUs took a whole one afterwards, beside those that share.
+S.test("in the pool a job without our mark gets no GPUs afterwards", function()
+  local bare = { partition = "shared", job_state = 0 }
+  local unknown = { ["no mark"] = bare, ["another tool's comment"] = { partition = "shared", job_state = 0, admin_comment = "JS1:abc" },
+    ["a mark that is too long"] = waiting({ admin_comment = "pillion1;" .. string.rep("x", 600) }) }
+  for what, rec in pairs(unknown) do
+    assert_passes(what, { comment = "x", begin_time = 1, pn_min_cpus = 4 }, rec)
+    assert_refused(what, { tres_per_node = "gres/gpu:g1:1", req_nodes = "n1" }, rec, "GPUs are asked for at the submission")
+  end
+  for _, change in ipairs({ { tres_per_job = "gres:gpu:1" }, { tres_per_task = "gres/gpu:1" }, { shared = 0 }, { shared = 2 } }) do
+    assert_refused("in another way", change, bare, "cancel the job and submit it again")
+  end
+  assert_passes("out of the pool", { partition = "gpu", tres_per_node = "gres/gpu:1" }, bare)
+  assert_passes("when it runs", { tres_per_node = "gres/gpu:1" }, { partition = "shared", job_state = 1 })
 end)
 
 S.test("job states carry flags", function()

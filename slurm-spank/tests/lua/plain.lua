@@ -114,7 +114,10 @@ S.test("what asks for no GPU has no part in what is shared", function()
   S.equal(answer, slurm.SUCCESS)
   S.equal(writes, 0)
   S.equal(values.admin_comment, nil)
-  assert_refused("--exclusive", "asks for no GPU", { shared = 0 })
+  for name, shared in pairs({ ["--exclusive"] = 0, ["=user"] = 2, ["=mcs"] = 3, ["=topo"] = 4 }) do
+    assert_refused(name, "asks for no GPU", { shared = shared })
+  end
+  S.equal(submit({ num_tasks = 4, shared = slurm.JOB_SHARED_OK }), slurm.SUCCESS)
 end)
 
 S.test("--colocate that is left alone has whole GPUs", function()

@@ -142,3 +142,27 @@ proptest::proptest! {
         let _ = Mark::parse(&text);
     }
 }
+
+/// `MARK_LENGTH_FIRST_MAX` of pillion.lua: what it admits has room for all that is added later.
+#[test]
+fn the_longest_mark_that_is_admitted_has_room_for_a_lease() {
+    let admitted = |name: usize| Mark { original_partition: "p".repeat(name).into(), ..sample() };
+    let length = (1..=400).rfind(|length| admitted(*length).to_string().len() <= 400).unwrap();
+    let admitted = Mark { nodes: Some(2), fallback: "g10,g11".parse().ok(), ..admitted(length - 20) };
+    let now = UnixTime::from_epoch(99_999_999_999);
+    let decided_on = Some("0123456789abcdef".into());
+    let leased = Mark { decided_on, ..admitted.leased(now, u32::MAX) };
+    let others: GresTypes =
+        (10..18).map(|at| format!("g{at}")).collect::<Vec<_>>().join(",").parse().unwrap();
+    let again = leased.again(u64::from(u32::MAX)).unwrap();
+    let all = [
+        leased.undone(),
+        leased.left(),
+        again.leased(now, u32::MAX).undone(),
+        admitted.let_go_with(Some(&others), now, u32::MAX),
+        leased,
+    ];
+    for mark in all {
+        assert_eq!(Mark::parse(&mark.to_string()).map(|read| read.is_some()), Ok(true), "{mark}");
+    }
+}
