@@ -327,11 +327,11 @@ pub struct Node {
     pub availability: NodeAvailability,
     /// Slurm's state text, such as `MIXED+DRAIN`.
     pub state: String,
-    /// All CPUs of the node, `CPUTot=`.
+    /// CPUs that jobs may have, `CPUEfctv=`: all but those of `CoreSpecCount`.
     pub cpus: u32,
     /// CPUs held by jobs.
     pub cpus_allocated: u32,
-    /// Memory in MiB.
+    /// Memory in MiB that jobs may have, without `MemSpecLimit`.
     pub memory_mib: u64,
     /// Memory held by jobs in MiB.
     pub memory_mib_allocated: u64,
