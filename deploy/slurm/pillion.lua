@@ -481,22 +481,6 @@ local function time_limit(job, names, part_list)
   return limit
 end
 
--- What of that limit is written into a job that goes to the pool; nil for nothing, or with why it cannot go. Left open, Slurm cuts it to what
--- QOS and account allow (MaxWall); once it is written a longer one is refused, or waits for ever.
-local function limit_to_write(job, names, part_list, pool, limit)
-  if given(job.time_limit) then return limit end
-  local there, has_default, is_same = part_list[pool.partition], true, true
-  for _, name in ipairs(names) do
-    local here = part_list[name]
-    local default = given(here.default_time)
-    has_default = has_default and default ~= nil
-    is_same = is_same and default == given(there.default_time) and (default ~= nil or here.max_time == there.max_time)
-  end
-  if is_same then return nil end
-  if not has_default then return nil, "its partition and the pool's have other limits of time; write --time" end
-  return limit
-end
-
 local function in_list(list, name)
   return name ~= nil and contains(split(string.lower(list), ","), string.lower(name))
 end
@@ -830,12 +814,10 @@ local function manage(job, part_list, option, pools, beat, now)
   if not limit then return false, "its time limit depends on its partition; write --time" end
   local pool, no_pool = choose_pool(job, gpu, size, limit, pools, part_list)
   if not pool then return false, no_pool end
-  local written, no_limit = limit_to_write(job, names, part_list, pool, limit)
-  if no_limit then return false, no_limit end
   local bound = job.script and beat.bound or math.min(beat.bound, SESSION_BOUND_SECONDS)
   local begin = math.max(job.begin_time or 0, now + bound)
   local sentence = job.script and understood(option, beat, gpu.count, nodes, begin, now) or SESSION_SENTENCE
-  local why = send(job, pool, gpu, size, written, option, begin)
+  local why = send(job, pool, gpu, size, limit, option, begin)
   return not why, why or sentence
 end
 
