@@ -467,18 +467,34 @@ local function pool_among(names, beat)
   return nil
 end
 
--- The time limit in minutes that the job would have where its user sent it; nil if that depends on the partition chosen.
+-- The time limit in minutes of a job that writes none in this partition, and which of its settings says so.
+local function unwritten_limit(part)
+  local default = given(part.default_time)
+  if default then return default, "DefaultTime" end
+  return part.max_time, "MaxTime"
+end
+
+-- The time limit that the job would have where its user sent it: {minutes, source}; nil if that depends on the partition chosen.
 local function time_limit(job, names, part_list)
   local written = given(job.time_limit)
-  if written then return written == 0 and slurm.INFINITE or written end
+  if written then return { minutes = written == 0 and slurm.INFINITE or written, source = "--time" } end
   local limit
   for _, name in ipairs(names) do
-    local part = part_list[name]
-    local here = given(part.default_time) or part.max_time
-    if limit and limit ~= here then return nil end
-    limit = here
+    local minutes, source = unwritten_limit(part_list[name])
+    if limit and (limit.minutes ~= minutes or limit.source ~= source) then return nil end
+    limit = { minutes = minutes, source = source }
   end
   return limit
+end
+
+-- The minutes to write for the job in this pool; nil where the pool gives the same by itself, or, with a reason, where it cannot
+-- have them. Slurm cuts what nobody wrote down to MaxWall of a QOS or an association; what is written it refuses, or never starts.
+local function limit_in(part, limit)
+  local minutes, source = unwritten_limit(part)
+  if limit.source == source and limit.minutes == minutes then return nil end
+  if limit.source == "MaxTime" then return nil, "gives another time limit to a job without one; write --time" end
+  if limit.minutes > part.max_time then return nil, "has a shorter time limit; write --time" end
+  return limit.minutes
 end
 
 local function in_list(list, name)
@@ -563,8 +579,7 @@ local function choose_pool(job, gpu, size, limit, pools, part_list)
     local part = part_list[pool.partition]
     local why = "is not open to you"
     if part then
-      why = why_closed(job, part) or why_too_small(job, gpu, size, pool, part)
-      if not why and limit > part.max_time then why = "has a shorter time limit; write --time" end
+      why = why_closed(job, part) or why_too_small(job, gpu, size, pool, part) or select(2, limit_in(part, limit))
     end
     if not why then return pool end
     reason = "partition " .. pool.partition .. " " .. why
@@ -817,7 +832,7 @@ local function manage(job, part_list, option, pools, beat, now)
   local bound = job.script and beat.bound or math.min(beat.bound, SESSION_BOUND_SECONDS)
   local begin = math.max(job.begin_time or 0, now + bound)
   local sentence = job.script and understood(option, beat, gpu.count, nodes, begin, now) or SESSION_SENTENCE
-  local why = send(job, pool, gpu, size, limit, option, begin)
+  local why = send(job, pool, gpu, size, limit_in(part_list[pool.partition], limit), option, begin)
   return not why, why or sentence
 end
 

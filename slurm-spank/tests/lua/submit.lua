@@ -331,20 +331,31 @@ S.test("a script of one long line costs a walk along it", function()
 end)
 
 S.test("the time limit is the one of the user's partition", function()
-  local any = { time_limit = slurm.NO_VAL }
-  local values = assert_managed("open, where the pool gives the same", with(any))
-  S.equal(values.time_limit, slurm.NO_VAL)
-  local alike = { gpu = S.partition({ flag_default = 1, default_time = 60, max_time = 90 }), shared = S.partition({ default_time = 60 }) }
-  values = assert_managed("the same default", with(any), nil, S.partitions(alike))
-  S.equal(values.time_limit, slurm.NO_VAL)
-  values = assert_managed("default", with(any), nil, S.partitions({ gpu = S.partition({ flag_default = 1, default_time = 60 }) }))
+  local any = with({ time_limit = slurm.NO_VAL })
+  local function from(fields, pool)
+    fields.flag_default = 1
+    return S.partitions({ gpu = S.partition(fields), shared = S.partition(pool) })
+  end
+  local values = assert_managed("default", any, nil, from({ default_time = 60 }))
   S.equal(values.time_limit, 60)
-  -- Slurm cuts what is left open to what a QOS allows; a maximum that we wrote would be refused, or wait for ever.
-  assert_untouched("maximum", with(any), nil, "write --time", S.partitions({ gpu = S.partition({ flag_default = 1, max_time = 90 }) }))
+  values = assert_managed("another default", any, nil, from({ default_time = 60 }, { default_time = 30 }))
+  S.equal(values.time_limit, 60)
+  assert_untouched("a default too long", any, nil, "shorter time limit", from({ default_time = 61 }, { max_time = 60 }))
+  -- What is written Slurm does not cut down to MaxWall of a QOS.
+  values = assert_managed("unlimited in both", any)
+  S.equal(values.time_limit, slurm.NO_VAL)
+  values = assert_managed("the same default in both", any, nil, from({ default_time = 60, max_time = 90 }, { default_time = 60 }))
+  S.equal(values.time_limit, slurm.NO_VAL)
+  values = assert_managed("the same maximum in both", any, nil, from({ max_time = 90 }, { max_time = 90 }))
+  S.equal(values.time_limit, slurm.NO_VAL)
+  local another = "gives another time limit to a job without one; write --time"
+  assert_untouched("another maximum", any, nil, another, from({ max_time = 90 }))
+  assert_untouched("a shorter maximum", any, nil, another, from({}, { max_time = 60 }))
+  assert_untouched("the pool has a default", any, nil, another, from({ max_time = 90 }, { default_time = 90 }))
   local short = S.partitions({ shared = S.partition({ max_time = 60 }) })
-  assert_untouched("too long", with(any), nil, "shorter time limit", short)
   assert_untouched("too long", with({ time_limit = 61 }), nil, "shorter time limit", short)
   assert_managed("short enough", with({ time_limit = 60 }), nil, short)
+  S.equal(assert_managed("no limit at all", with({ time_limit = 0 })).time_limit, slurm.INFINITE)
   local two = S.partitions({ long = S.partition({ default_time = 9 }) })
   assert_untouched("two partitions", with({ partition = "gpu,long", time_limit = slurm.NO_VAL }), nil, "write --time", two)
 end)
