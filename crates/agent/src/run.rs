@@ -26,6 +26,7 @@ use pillion_core::Clock;
 use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
 use pillion_device::Backend;
+use pillion_metrics::Page;
 use rand::RngCore;
 use std::path::Path;
 use std::sync::Arc;
@@ -85,6 +86,15 @@ struct Components {
     inventory: Inventory,
     site: Site,
     listener: UnixListener,
+}
+
+async fn tell_metrics<F>(config: &Config, page: F, stop: CancellationToken)
+where
+    F: Fn() -> Page + Send + Sync + 'static,
+{
+    if let Some(address) = config.metrics.listen_address {
+        pillion_metrics::serve(address, page, stop).await;
+    }
 }
 
 async fn serve(
@@ -148,13 +158,8 @@ async fn serve(
     let device_thread = tokio::task::spawn_blocking(move || devices.run(commands_out));
     let journal_thread = tokio::task::spawn_blocking(move || write_reports(&journal, reports_out, &appended));
 
-    let told = async {
-        if let Some(address) = config.metrics.listen_address {
-            pillion_metrics::serve(address, page, stop.clone()).await;
-        }
-    };
     tokio::join!(
-        told,
+        tell_metrics(config, page, stop.clone()),
         handoff.serve(listener, stop.clone()),
         uplink.run(stop.clone(), chance),
         ask_regularly(commands.clone(), (config.sample_period(), || Command::Sample), stop.clone()),

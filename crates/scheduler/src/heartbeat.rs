@@ -208,7 +208,6 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use crate::testing::{self, node};
-    use pillion_slurm::JobState;
 
     #[test]
     fn devices_are_told_as_open_where_somebody_decides_on_them() {
@@ -242,32 +241,6 @@ mod tests {
             waiting_count(&nodes.collect::<Vec<_>>(), &scan)
         };
         assert_eq!(pool.each_ref().map(|name| behind(name)), [1, 1, 0]);
-    }
-
-    #[test]
-    fn whoever_waits_for_nodes_of_a_partition_counts_there_whichever_pool_he_named() {
-        let named = |name: &str, partitions: &[&str]| Node {
-            name: NodeName::new(name),
-            partitions: partitions.iter().map(|name| (*name).to_owned()).collect(),
-            ..node(NodeAvailability::Up)
-        };
-        let nodes = vec![
-            named("n1", &["shared", "urgent", "whole"]),
-            named("n2", &["shared"]),
-            named("n3", &["far"]),
-        ];
-        let pools = ["shared", "urgent", "far"].map(str::to_owned);
-        let count = |partition: &str, waits_in: &str| {
-            let job = Job { partition: waits_in.into(), ..testing::job(JobState::Pending) };
-            let scan = Scan::new(testing::at(testing::NOW), vec![job.into()], nodes.clone(), &pools, 0);
-            waiting_count(partition, &pools, &scan)
-        };
-        assert_eq!(
-            (count("shared", "shared"), count("shared", "urgent"), count("urgent", "shared")),
-            (1, 1, 1)
-        );
-        assert_eq!((count("shared", "far"), count("far", "shared"), count("far", "far")), (0, 0, 1));
-        assert_eq!((count("shared", "whole"), count("urgent", "whole")), (0, 0), "no pool");
     }
 
     #[test]
