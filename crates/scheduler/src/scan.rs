@@ -148,7 +148,8 @@ pub fn held_reason(job: &Job, scan: &Scan) -> Option<String> {
     if !job.reservation.is_empty() {
         return Some("it asked for a reservation".to_owned());
     }
-    if has_features_of_slurm(job) {
+    // Who was put back is Slurm's already, which starts it any moment.
+    if has_features_of_slurm(job) && is_waiting(job) {
         return Some("it asked for features that only Slurm can match, and is left to it".to_owned());
     }
     if let (Some(throttle), Some(_)) = (job.array_throttle, job.id.task)

@@ -74,7 +74,6 @@ const NODE_KEYS: [&str; 14] = [
     "RealMemory",
     "MemSpecLimit",
     "AllocMem",
-    "MemSpecLimit",
     "Partitions",
     "SlurmdStartTime",
 ];
@@ -94,15 +93,14 @@ fn node(line: &str) -> Option<Node> {
     let words = Words::of(head, &NODE_KEYS)?;
     let (total, used) = (words.text("Gres"), words.text("GresUsed"));
     let address = words.text("NodeAddr");
-    let reserved_memory_mib = if words.has("MemSpecLimit") { words.size("MemSpecLimit")? } else { 0 };
-    let kept_mib = if words.text("MemSpecLimit").is_empty() { 0 } else { words.size("MemSpecLimit")? };
+    let kept_mib = if words.has("MemSpecLimit") { words.size("MemSpecLimit")? } else { 0 };
     Some(Node {
         name: node_name(words.text("NodeName"))?,
         address: if is_null(address) { String::new() } else { address.to_owned() },
         availability: state::node_availability(words.text("State")),
         state: words.text("State").to_owned(),
         // Without those that the site keeps for the system (CoreSpecCount, MemSpecLimit): no job is given them.
-        cpus: words.small(if words.text("CPUEfctv").is_empty() { "CPUTot" } else { "CPUEfctv" })?,
+        cpus: words.small(if words.has("CPUEfctv") { "CPUEfctv" } else { "CPUTot" })?,
         cpus_allocated: words.small("CPUAlloc")?,
         memory_mib: words.size("RealMemory")?.saturating_sub(kept_mib),
         memory_mib_allocated: words.size("AllocMem")?,
