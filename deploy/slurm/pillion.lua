@@ -827,6 +827,8 @@ local function manage(job, part_list, option, pools, beat, now)
   end
   local limit = time_limit(job, names, part_list)
   if not limit then return false, "its time limit depends on its partition; write --time" end
+  -- DefaultTime=0 makes it compulsory, and Slurm refuses a job without.
+  if limit.minutes == 0 then return false, "its partition demands a time limit; write --time" end
   local pool, no_pool = choose_pool(job, gpu, size, limit, pools, part_list)
   if not pool then return false, no_pool end
   local bound = job.script and beat.bound or math.min(beat.bound, SESSION_BOUND_SECONDS)
@@ -1150,10 +1152,11 @@ local function modify_for_user(job, rec, part_list, uid)
     say("not changed: " .. pool_refusal(pool))
     return slurm.ERROR
   end
-  if not mark and not moves and is_pool(rec.partition, beat) and is_pending(rec) and (names_gres(job, "gpu") or given(job.shared)) then
+  local waits_in = not mark and not moves and is_pending(rec) and pool_among(split(rec.partition or "", ","), beat)
+  if waits_in and (names_gres(job, "gpu") or given(job.shared)) then
     -- It came in without GPUs, or nobody knows with which: what it takes now would be beside those that share.
     note("change refused", uid, "plain")
-    say("not changed: partition " .. rec.partition .. " is managed by Pillion, where GPUs are asked for at the submission; cancel the job "
+    say("not changed: partition " .. waits_in .. " is managed by Pillion, where GPUs are asked for at the submission; cancel the job "
       .. "and submit it again")
     return slurm.ERROR
   end

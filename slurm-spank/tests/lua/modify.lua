@@ -190,7 +190,8 @@ end)
 -- As it was: a job submitted held and without GPUs took a whole one afterwards, beside those that share.
 S.test("in the pool a job without our mark gets no GPUs afterwards", function()
   local bare = { partition = "shared", job_state = 0 }
-  local unknown = { ["no mark"] = bare, ["another tool's comment"] = { partition = "shared", job_state = 0, admin_comment = "JS1:abc" },
+  local unknown = { ["no mark"] = bare, ["in a list"] = { partition = "cpu,shared", job_state = 0 },
+    ["another tool's comment"] = { partition = "shared", job_state = 0, admin_comment = "JS1:abc" },
     ["a mark that is too long"] = waiting({ admin_comment = "pillion1;" .. string.rep("x", 600) }) }
   for what, rec in pairs(unknown) do
     assert_passes(what, { comment = "x", begin_time = 1, pn_min_cpus = 4 }, rec)

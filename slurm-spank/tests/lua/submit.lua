@@ -340,6 +340,7 @@ S.test("the time limit is the one of the user's partition", function()
   S.equal(values.time_limit, 60)
   values = assert_managed("another default", any, nil, from({ default_time = 60 }, { default_time = 30 }))
   S.equal(values.time_limit, 60)
+  assert_untouched("no default", any, nil, "demands a time limit", from({ default_time = 0 }))
   assert_untouched("a default too long", any, nil, "shorter time limit", from({ default_time = 61 }, { max_time = 60 }))
   -- What is written Slurm does not cut down to MaxWall of a QOS.
   values = assert_managed("unlimited in both", any)
