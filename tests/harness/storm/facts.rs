@@ -216,7 +216,9 @@ impl Job {
     /// each of several nodes in the pool, it has the same of all.
     pub fn gpus_by_node<'j>(&'j self, start: &'j Start) -> impl Iterator<Item = (&'j str, &'j [u32])> {
         let are_alike = start.partition == "shared" && self.order.gpus > 1;
-        let nodes = self.allocation_of(start).filter(|_| are_alike).map_or(&[][..], |one| &one.nodes);
+        // A start that Slurm forgot, and made again elsewhere, is none of the allocation that its log has.
+        let is_its = |one: &&Allocation| are_alike && one.nodes.contains(&start.node);
+        let nodes = self.allocation_of(start).filter(is_its).map_or(&[][..], |one| &one.nodes);
         let others = nodes.iter().map(String::as_str).filter(|node| *node != start.node);
         std::iter::once(start.node.as_str()).chain(others).map(|node| (node, start.gpus.as_slice()))
     }

@@ -13,6 +13,9 @@ pub struct SlurmLog {
     pub lines: BTreeMap<String, Vec<String>>,
 }
 
+/// Lines of one start lie no farther apart.
+const SAME_SECONDS: f64 = 1.0;
+
 /// Reads the whole text. What does not look like a line of a log is passed over.
 pub fn read(text: &str) -> SlurmLog {
     let mut log = SlurmLog::default();
@@ -23,7 +26,11 @@ pub fn read(text: &str) -> SlurmLog {
         let of_job = log.allocations.entry(name).or_default();
         if begins {
             // Both lines are written where the main scheduler starts a job.
-            if of_job.last().is_none_or(|last| last.until.is_some()) {
+            let is_same =
+                of_job.last().is_some_and(|last| last.until.is_none() && at < last.at + SAME_SECONDS);
+            if !is_same {
+                // One that a killed slurmctld forgot has no end.
+                of_job.iter_mut().for_each(|before| _ = before.until.get_or_insert(at));
                 of_job.push(Allocation { at, until: None, nodes: nodes_of(line).unwrap_or_default() });
             }
         } else if ends(line)
@@ -121,6 +128,8 @@ mod tests {
 [2026-11-23T04:00:06.000] _slurm_rpc_requeue: Requeue of JobId=13_* returned an error
 [2026-11-23T04:00:07.000] Requeuing JobId=13_2(15)
 [2026-11-23T04:00:09.000] sched: Allocate JobId=13_2(15) NodeList=n[1-2] #CPUs=2 Partition=shared
+[2026-11-23T04:00:09.010] sched/backfill: _start_job: Started JobId=13_2(15) in shared on n[1-2]
+[2026-11-23T04:02:09.000] sched: Allocate JobId=13_2(15) NodeList=n1 #CPUs=1 Partition=shared
 no line of a log
 ";
 
@@ -136,10 +145,15 @@ no line of a log
             log.allocations["13_2"],
             [
                 Allocation { at: begun + 5.0, until: Some(begun + 7.0), nodes: vec!["n2".into()] },
-                Allocation { at: begun + 9.0, until: None, nodes: vec!["n1".into(), "n2".into()] },
+                Allocation {
+                    at: begun + 9.0,
+                    until: Some(begun + 129.0),
+                    nodes: vec!["n1".into(), "n2".into()]
+                },
+                Allocation { at: begun + 129.0, until: None, nodes: vec!["n1".into()] },
             ]
         );
-        assert_eq!((log.lines["12"].len(), log.lines["13_2"].len()), (4, 3));
+        assert_eq!((log.lines["12"].len(), log.lines["13_2"].len()), (4, 5));
         assert!(!log.lines.contains_key("13"));
     }
 

@@ -153,13 +153,15 @@ fn excuse_followers(facts: &Facts, harms: &mut [Harm]) {
             let job = &facts.jobs[harm.job.filter(|_| harm.excuse.is_none())?];
             let is_of_waiting = match harm.kind {
                 HarmKind::DependencyBroken => true,
+                HarmKind::Refused => job.said.contains("Job dependency problem"),
                 HarmKind::NeverRan => {
                     job.left.as_ref().is_some_and(|seen| seen.reason.starts_with("Dependency"))
                 }
                 HarmKind::EndedWrong => job.state() == "CANCELLED",
                 _ => false,
             };
-            runs::awaited(facts, job).find(|other| is_of_waiting && harmed.contains(other))
+            let is_lost = |other: &usize| harmed.contains(other) || facts.jobs[*other].shares_number;
+            runs::awaited(facts, job).find(|other| is_of_waiting && is_lost(other))
         };
         let Some((index, whom)) =
             harms.iter().enumerate().find_map(|(index, harm)| Some((index, follows(harm)?)))
@@ -188,6 +190,12 @@ fn excuse(facts: &Facts, job: &Job, kind: HarmKind) -> Option<String> {
     };
     if may_follow && slurm_away(facts, |part| part == Part::Slurmctld).any(|span| is_unsure(&span)) {
         return Some("slurmctld was away when it was asked".to_owned());
+    }
+    // What Slurm's accounting has of that number, and what was done to it, may be the other's.
+    let may_be_of_another = matches!(kind, HarmKind::NotAsChanged | HarmKind::RanAfterCancel)
+        || kind == HarmKind::EndedWrong && job.accounts.is_empty() && ran_to_its_end(job);
+    if job.shares_number && may_be_of_another {
+        return Some("slurmctld was killed, and gave its number to another".to_owned());
     }
     if kind == HarmKind::EndedWrong && was_revoked_by_its_user(facts, job) {
         return Some("its user's own StartTime=now right after a requeue".to_owned());
@@ -221,6 +229,10 @@ fn excuse(facts: &Facts, job: &Job, kind: HarmKind) -> Option<String> {
         }
         _ => None,
     })
+}
+
+fn ran_to_its_end(job: &Job) -> bool {
+    job.starts.last().is_some_and(|start| start.exit == Some(0))
 }
 
 /// Slurm refuses a start in the second in which a node gave the last one's credential back, and the job fails. Plain Slurm does

@@ -18,6 +18,47 @@ fn a_number_that_was_given_twice_says_nothing_of_how_long_either_was_there() {
     assert_eq!(given_again(false), [HarmKind::EndedWrong, HarmKind::Overbooked, HarmKind::Unplanned]);
 }
 
+/// As a storm had it: killed ten seconds after its start, slurmctld gave some hundred numbers twice.
+#[test]
+fn what_slurm_has_of_a_number_that_was_given_twice_may_be_the_others() {
+    let unaccounted = |shares_number, exit| {
+        doctored(|facts| {
+            let job = &mut facts.jobs[1];
+            (job.shares_number, job.starts[0].exit) = (shares_number, Some(exit));
+            job.accounts.clear();
+        })
+    };
+    assert_eq!(unaccounted(true, 0), []);
+    assert_eq!(unaccounted(false, 0), [HarmKind::EndedWrong]);
+    assert_eq!(unaccounted(true, 1), [HarmKind::EndedWrong], "that it failed it says itself");
+    let refused = |shares_number, said: &str| {
+        doctored(|facts| {
+            facts.jobs[1].shares_number = shares_number;
+            let job = &mut facts.jobs[2];
+            (job.name, job.said) = (String::new(), said.to_owned());
+            job.order.after = Some(After::Ok(1));
+        })
+    };
+    let said = "sbatch: error: Batch job submission failed: Job dependency problem";
+    assert!(!refused(true, said).contains(&HarmKind::Refused));
+    assert!(refused(false, said).contains(&HarmKind::Refused));
+    assert!(refused(true, "pillion: no").contains(&HarmKind::Refused));
+}
+
+#[test]
+fn a_start_that_slurm_forgot_and_made_again_elsewhere_is_on_one_node_only() {
+    let again_on = |node: &str| {
+        doctored(|facts| {
+            let job = &mut facts.jobs[1];
+            (job.order.gpus, job.allocations[0].until) = (2, Some(40.0));
+            let again = Start { at: 12.5, ended_at: Some(17.0), node: node.into(), ..job.starts[0].clone() };
+            job.starts.push(Start { gpus: vec![1], ..again });
+        })
+    };
+    assert!(!again_on("n9").contains(&HarmKind::Overbooked));
+    assert!(again_on("n1").contains(&HarmKind::Overbooked));
+}
+
 #[test]
 fn who_is_requeued_by_its_user_after_its_dependency_was_lost_waits_for_ever_on_plain_slurm_too() {
     let left = |awaited: &str, reason: &str| {
