@@ -205,6 +205,7 @@ local function parse_pool(line)
     gpu_types = split(types, ","),
     some_types = nil, -- those of gpu_types that not all of its GPUs bear; nil where that is not known
     shapes = {}, -- the devices of its nodes, each list once
+    nodes = {}, -- how many there are of each class; none where nobody tells
     waiting = nil, -- how many jobs wait there; nil where a job that does not ask for co-location is refused
     shares = false, -- whether a job that says nothing counts as one that asks for co-location
     open = nil, -- how many of its GPUs an agent stands behind; nil where a scheduler of an earlier release tells nothing of it
@@ -234,6 +235,13 @@ function M.read_heartbeat()
     if pool then beat.pools[#beat.pools + 1] = pool end
     local partition, shape = string.match(line, "^shape=(%S+) ([%w_,-]+)$")
     local mixed, names = string.match(line, "^models=(%S+) ?(%S*)$")
+    local stands_in, count, cpus, memory, features =
+      string.match(line, "^nodes=(%S+) count=(%d+) cpus=(%d+) memory_mib=(%d+) features=(%S*)$")
+    local holding = pool_of(beat, stands_in)
+    if holding then
+      holding.nodes[#holding.nodes + 1] =
+        { count = tonumber(count), cpus = tonumber(cpus), memory_mib = tonumber(memory), features = split(features, ",") }
+    end
     local admits, waiting = string.match(line, "^plain=(%S+) waiting=(%d+)$")
     local shaped, admitting = pool_of(beat, partition), pool_of(beat, admits)
     if shaped then shaped.shapes[#shaped.shapes + 1] = split(shape, ",") end
@@ -560,6 +568,37 @@ local function why_no_model(kind, pool)
 end
 
 -- Whether some node of the pool could run the job; otherwise why not.
+-- How many nodes a list of them names at most; nil for one that is not understood.
+local function listed_count(list)
+  local count = 0
+  for word in string.gmatch(string.gsub(list, "%[[^%]]*%]", function(inner) return (string.gsub(inner, ",", ";")) end), "[^,]+") do
+    local ranges, rest = string.match(word, "%[([^%]]*)%](.*)$")
+    if rest and rest ~= "" then return nil end
+    for range in string.gmatch(ranges or "1", "[^;]+") do
+      local first, last = string.match(range, "^(%d+)%-(%d+)$")
+      count = count + (first and math.max(0, tonumber(last) - tonumber(first)) or 0) + 1
+    end
+  end
+  return count
+end
+
+-- Whether as many nodes as the job asks for have all that it asks of each; true where nobody tells. Slurm refuses a job that no nodes could
+-- ever run.
+local function has_nodes_for(job, size, pool)
+  if #pool.nodes == 0 then return true end
+  local excluded = listed_count(text_of(job.exc_nodes) or "")
+  local fit = 0
+  for _, class in ipairs(pool.nodes) do
+    local fits = class.cpus >= size.cpus and class.memory_mib >= size.memory_mib
+    for _, feature in ipairs(split(job.features or "", "&")) do
+      fits = fits and (feature == "" or contains(class.features, feature))
+    end
+    if fits then fit = fit + class.count end
+  end
+  -- Nobody says whether those that it excludes are among them.
+  return excluded ~= nil and fit - excluded >= (node_count(job) or 1)
+end
+
 local function why_too_small(job, gpu, size, pool, part)
   if size.cpus > math.min(pool.cpus, given(part.max_cpus_per_node) or pool.cpus) then return "has too few CPUs a node" end
   if size.memory_mib > pool.memory_mib then return "has too little memory a node" end
@@ -569,6 +608,7 @@ local function why_too_small(job, gpu, size, pool, part)
   for _, feature in ipairs(split(job.features or "", "&")) do
     if feature ~= "" and not contains(pool.features, feature) then return "has not the features of -C" end
   end
+  if not has_nodes_for(job, size, pool) then return "may have too few nodes with all that it asks of each (-N, -C, -x, CPUs, memory)" end
   return nil
 end
 

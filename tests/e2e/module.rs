@@ -27,6 +27,7 @@ pub(crate) fn beat(cluster: &Cluster) {
         cpus: 64,
         memory_mib: 256_000,
         features: Vec::new(),
+        nodes: Vec::new(),
         gpu_types: Vec::new(),
         gpu_types_of_some: Some(Vec::new()),
         shapes: Vec::new(),

@@ -60,6 +60,15 @@ impl TryFrom<String> for Mode {
     }
 }
 
+/// Nodes that are alike to a job that asks for no certain one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeClass {
+    pub cpus: u32,
+    /// In MiB.
+    pub memory_mib: u64,
+    pub features: Vec<String>,
+}
+
 /// One pool partition, by what its largest node can run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolAbility {
@@ -71,6 +80,8 @@ pub struct PoolAbility {
     pub memory_mib: u64,
     /// Features that some node has.
     pub features: Vec<String>,
+    /// How many nodes of each class it has; empty: they are of too many.
+    pub nodes: Vec<(NodeClass, usize)>,
     /// GPU type names that users may ask for here (`gpu:a100:1`); Slurm's own types of the pool are `g0`, `g1`, ..
     pub gpu_types: Vec<String>,
     /// Those of them that not all of its GPUs bear. Slurm knows no models here, so that it would start who asks for one on any. `None`: all
@@ -125,6 +136,15 @@ impl Heartbeat {
                 pool.features.join(","),
                 pool.gpu_types.join(",")
             );
+            for (class, count) in &pool.nodes {
+                let NodeClass { cpus, memory_mib, features } = class;
+                let _ = writeln!(
+                    text,
+                    "nodes={} count={count} cpus={cpus} memory_mib={memory_mib} features={}",
+                    pool.partition,
+                    features.join(",")
+                );
+            }
             if let Some(of_some) = &pool.gpu_types_of_some {
                 let models = format!("models={} {}", pool.partition, of_some.join(","));
                 let _ = writeln!(text, "{}", models.trim_end());
@@ -155,6 +175,7 @@ mod tests {
             cpus: 64,
             memory_mib: 515_000,
             features: vec!["a100".into(), "nvlink".into()],
+            nodes: vec![(NodeClass { cpus: 64, memory_mib: 515_000, features: vec!["a100".into()] }, 2)],
             gpu_types: vec!["a100".into()],
             gpu_types_of_some: Some(vec!["a100".into()]),
             shapes: vec!["g0,g1".parse().unwrap()],
@@ -174,6 +195,7 @@ mod tests {
             "pillion1 epoch=1700000000 bound=600 mode=active\n\
              slowdown=1.250\n\
              pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100\n\
+             nodes=shared count=2 cpus=64 memory_mib=515000 features=a100\n\
              models=shared a100\n\
              shape=shared g0,g1\n\
              plain=shared waiting=2\n\

@@ -8,7 +8,7 @@ use crate::tick_error::TickError;
 use crate::view::{gpu_type_names, links};
 use pillion_config::PlainJobs;
 use pillion_core::device::DeviceDescription;
-use pillion_core::heartbeat::{Heartbeat, Mode, PoolAbility};
+use pillion_core::heartbeat::{Heartbeat, Mode, NodeClass, PoolAbility};
 use pillion_core::link::Link;
 use pillion_core::{GresType, GresTypes, NodeName};
 use pillion_slurm::{Job, Node, NodeAvailability};
@@ -16,6 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// How many classes of nodes are told: slurmctld waits while they are read.
+const CLASSES_MAX: usize = 32;
 
 /// The heartbeat's writer.
 pub struct Beat {
@@ -77,6 +80,7 @@ fn ability<'a>(
         cpus: nodes.iter().map(|node| node.cpus).max().unwrap_or(0),
         memory_mib: nodes.iter().map(|node| node.memory_mib).max().unwrap_or(0),
         features: features.into_iter().collect(),
+        nodes: classes(&nodes),
         gpu_types,
         gpu_types_of_some,
         shapes: shapes(&nodes, agents),
@@ -84,6 +88,17 @@ fn ability<'a>(
         shares_by_default: settings.shared_by_default.contains(partition),
         open_device_count: open_count(partition, scan, open),
     }
+}
+
+/// How many nodes there are of each class; none where they are of more than [`CLASSES_MAX`].
+fn classes(nodes: &[&Node]) -> Vec<(NodeClass, usize)> {
+    let mut counts: BTreeMap<NodeClass, usize> = BTreeMap::new();
+    for node in nodes {
+        let Node { cpus, memory_mib, features, .. } = node;
+        let class = NodeClass { cpus: *cpus, memory_mib: *memory_mib, features: features.clone() };
+        *counts.entry(class).or_default() += 1;
+    }
+    if counts.len() > CLASSES_MAX { Vec::new() } else { counts.into_iter().collect() }
 }
 
 /// The names by which users may ask for the GPUs of these nodes, and those of the names that not all of them bear. After a start of
@@ -241,6 +256,18 @@ mod tests {
             waiting_count(&nodes.collect::<Vec<_>>(), &scan)
         };
         assert_eq!(pool.each_ref().map(|name| behind(name)), [1, 1, 0]);
+    }
+
+    #[test]
+    fn nodes_are_told_by_classes_and_not_where_there_are_too_many() {
+        let with = |cpus: u32| Node { cpus, ..node(NodeAvailability::Up) };
+        let told = |cpus: &[u32]| {
+            let nodes: Vec<Node> = cpus.iter().map(|cpus| with(*cpus)).collect();
+            let told = classes(&nodes.iter().collect::<Vec<_>>()).into_iter();
+            told.map(|(class, count)| (class.cpus, count)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&[64, 8, 64]), [(8, 1), (64, 2)]);
+        assert_eq!(told(&(0..33).collect::<Vec<u32>>()), []);
     }
 
     #[test]

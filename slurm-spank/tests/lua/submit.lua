@@ -361,6 +361,32 @@ S.test("the time limit is the one of the user's partition", function()
   assert_untouched("two partitions", with({ partition = "gpu,long", time_limit = slurm.NO_VAL }), nil, "write --time", two)
 end)
 
+-- As it was: each of these was sent to the pool, and Slurm refused the submission.
+S.test("a job goes to the pool only where some nodes have all that it asks for", function()
+  S.beat(0, "active", S.POOL, "shape=shared g0,g1", "nodes=shared count=1 cpus=8 memory_mib=2000 features=a100",
+    "nodes=shared count=2 cpus=2 memory_mib=8000 features=nvlink")
+  local few = "may have too few nodes"
+  local function gpus(fields)
+    fields.tres_per_node = "gres/gpu:1"
+    return with(fields)
+  end
+  local job, values = S.batch(gpus({ min_nodes = 3, max_nodes = 3 }))
+  S.equal(submit(job), slurm.SUCCESS)
+  S.equal(values.partition, "shared", "as many as there are of both classes")
+  assert_untouched("more nodes than there are", gpus({ min_nodes = 4, max_nodes = 4 }), nil, few)
+  assert_untouched("two of the larger ones", gpus({ min_nodes = 2, max_nodes = 2, min_mem_per_node = 4000, features = "a100" }), nil, few)
+  assert_untouched("much of both", gpus({ cpus_per_task = 8, min_cpus = 8, min_mem_per_node = 4000 }), nil, few)
+  assert_managed("much of one", gpus({ cpus_per_task = 8, min_cpus = 8 }))
+  assert_untouched("both features", gpus({ features = "a100&nvlink" }), nil, few)
+  assert_managed("two are excluded", gpus({ exc_nodes = "n[1-2]" }))
+  for _, list in ipairs({ "n[1-3]", "n1,n2,n3", "n[1,2],m7", "n[1-2]-x[1-2]" }) do
+    assert_untouched("-x " .. list, gpus({ exc_nodes = list }), nil, few)
+  end
+  S.beat(0, "active", S.POOL, "shape=shared g0,g1")
+  assert_managed("nobody tells", gpus({ exc_nodes = "n[1-3]" }))
+  S.beat(0, "active", S.POOL)
+end)
+
 S.test("a pool is taken only if it admits the job", function()
   local function pool(fields) return S.partitions({ shared = S.partition(fields) }) end
   assert_untouched("hidden", GPU, nil, "not open to you", S.partitions({ shared = false }))
