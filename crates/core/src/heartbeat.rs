@@ -63,9 +63,11 @@ impl TryFrom<String> for Mode {
 /// Nodes that are alike to a job that asks for no certain one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeClass {
+    /// That jobs may have of each.
     pub cpus: u32,
-    /// In MiB.
+    /// In MiB, the same.
     pub memory_mib: u64,
+    /// All that each has.
     pub features: Vec<String>,
 }
 

@@ -379,6 +379,8 @@ pub struct Partition {
     pub over_subscribe: String,
     /// Default memory in MiB per node (`DefMemPerNode`) if set.
     pub default_memory_mib: Option<u64>,
+    /// `JobDefaults=` as printed, empty if not set: CPUs and memory by GPU (`DefCpuPerGPU=8,DefMemPerGPU=16000`).
+    pub job_defaults: String,
 }
 
 /// Whom a node belongs to while a job runs there.

@@ -194,6 +194,7 @@ fn partition(line: &str) -> Option<Partition> {
         exclusive: exclusive(&words),
         over_subscribe: words.text("OverSubscribe").to_owned(),
         default_memory_mib: words.size("DefMemPerNode"),
+        job_defaults: or_empty(words.text("JobDefaults")).to_owned(),
     })
 }
 

@@ -173,6 +173,7 @@ impl World {
                 exclusive: Exclusive::No,
                 over_subscribe: "NO".to_owned(),
                 default_memory_mib: None,
+                job_defaults: String::new(),
             })
             .collect()
     }

@@ -40,6 +40,7 @@ pub(super) fn partition(name: &str) -> Partition {
         exclusive: Exclusive::No,
         over_subscribe: "NO".to_owned(),
         default_memory_mib: None,
+        job_defaults: String::new(),
     }
 }
 
