@@ -30,7 +30,9 @@ pub fn read(text: &str) -> SlurmLog {
                 of_job.last().is_some_and(|last| last.until.is_none() && at < last.at + SAME_SECONDS);
             if !is_same {
                 // One that a killed slurmctld forgot has no end.
-                of_job.iter_mut().for_each(|before| _ = before.until.get_or_insert(at));
+                for before in of_job.iter_mut() {
+                    before.until.get_or_insert(at);
+                }
                 of_job.push(Allocation { at, until: None, nodes: nodes_of(line).unwrap_or_default() });
             }
         } else if ends(line)
