@@ -567,7 +567,14 @@ local function why_no_model(kind, pool)
   return "has GPUs of several models, and Slurm keeps no job to one of them by --gres: " .. instead
 end
 
--- Whether some node of the pool could run the job; otherwise why not.
+-- Whether all that the job writes after -C is among these features.
+local function has_features(job, features)
+  for _, feature in ipairs(split(job.features or "", "&")) do
+    if feature ~= "" and not contains(features, feature) then return false end
+  end
+  return true
+end
+
 -- How many nodes a list of them names at most; nil for one that is not understood.
 local function listed_count(list)
   local count = 0
@@ -589,26 +596,21 @@ local function has_nodes_for(job, size, pool)
   local excluded = listed_count(text_of(job.exc_nodes) or "")
   local fit = 0
   for _, class in ipairs(pool.nodes) do
-    local fits = class.cpus >= size.cpus and class.memory_mib >= size.memory_mib
-    for _, feature in ipairs(split(job.features or "", "&")) do
-      fits = fits and (feature == "" or contains(class.features, feature))
-    end
-    if fits then fit = fit + class.count end
+    local is_large_enough = class.cpus >= size.cpus and class.memory_mib >= size.memory_mib
+    if is_large_enough and has_features(job, class.features) then fit = fit + class.count end
   end
   -- Nobody says whether those that it excludes are among them.
   return excluded ~= nil and fit - excluded >= (node_count(job) or 1)
 end
 
+-- Whether some node of the pool could run the job; otherwise why not.
 local function why_too_small(job, gpu, size, pool, part)
   if size.cpus > math.min(pool.cpus, given(part.max_cpus_per_node) or pool.cpus) then return "has too few CPUs a node" end
   if size.memory_mib > pool.memory_mib then return "has too little memory a node" end
   local no_model = gpu.kind and why_no_model(gpu.kind, pool)
   if no_model then return no_model end
   if gpu.count > 1 and not shape_for(pool, gpu.count) then return "has no nodes with so many GPUs of the same names" end
-  for _, feature in ipairs(split(job.features or "", "&")) do
-    if feature ~= "" and not contains(pool.features, feature) then return "has not the features of -C" end
-  end
-  if not has_nodes_for(job, size, pool) then return "may have too few nodes with all that it asks of each (-N, -C, -x, CPUs, memory)" end
+  if not has_features(job, pool.features) then return "has not the features of -C" end
   return nil
 end
 
@@ -620,6 +622,10 @@ local function choose_pool(job, gpu, size, limit, pools, part_list)
     local why = "is not open to you"
     if part then
       why = why_closed(job, part) or why_too_small(job, gpu, size, pool, part) or select(2, limit_in(part, limit))
+      -- Where its user named this partition himself Slurm tells him, and nobody is refused for what only may be.
+      if not why and not contains(split(job.partition or "", ","), pool.partition) and not has_nodes_for(job, size, pool) then
+        why = "may have too few nodes with all that it asks of each (-N, -C, -x, CPUs, memory)"
+      end
     end
     if not why then return pool end
     reason = "partition " .. pool.partition .. " " .. why

@@ -108,6 +108,12 @@ S.test("dead, frozen or switched off we keep nobody waiting", function()
   end
 end)
 
+S.test("whom nodes are too few for Slurm tells itself", function()
+  S.beat(0, "active", S.POOL, S.SHAPE, "nodes=shared count=2 cpus=8 memory_mib=8000 features=", "plain=shared waiting=0")
+  S.equal(submit({ tres_per_node = "gres/gpu:1", exc_nodes = "m[1-9]" }), slurm.SUCCESS, tostring(S.said[1]))
+  admits()
+end)
+
 S.test("what asks for no GPU has no part in what is shared", function()
   admits()
   local answer, values, writes = submit({ num_tasks = 4 })

@@ -382,6 +382,8 @@ S.test("a job goes to the pool only where some nodes have all that it asks for",
   for _, list in ipairs({ "n[1-3]", "n1,n2,n3", "n[1,2],m7", "n[1-2]-x[1-2]" }) do
     assert_untouched("-x " .. list, gpus({ exc_nodes = list }), nil, few)
   end
+  -- Of its own partition Slurm knows best, and here it would be refused.
+  assert_managed("sent there by its user", gpus({ partition = "shared", exc_nodes = "m[1-9]" }))
   S.beat(0, "active", S.POOL, "shape=shared g0,g1")
   assert_managed("nobody tells", gpus({ exc_nodes = "n[1-3]" }))
   S.beat(0, "active", S.POOL)
