@@ -241,6 +241,15 @@ mod tests {
         }
     }
 
+    /// Of the task 10, which init has begun.
+    fn of_one_task(root: &Path, proc: &ProcFs) -> Tracker {
+        run(root, 1, 0, 0, "");
+        run(root, 10, 1, 50, "");
+        let mut tracker = Tracker::default();
+        tracker.register(proc, registration(10, 50));
+        tracker
+    }
+
     #[test]
     fn descendants_belong_to_the_task_also_when_their_parents_have_gone() {
         let directory = tempfile::tempdir().unwrap();
@@ -283,10 +292,7 @@ mod tests {
     fn a_process_whose_first_thread_has_ended_is_still_its_jobs() {
         let directory = tempfile::tempdir().unwrap();
         let (root, proc) = (directory.path(), ProcFs::new(directory.path()));
-        run(root, 1, 0, 0, "");
-        run(root, 10, 1, 50, "");
-        let mut tracker = Tracker::default();
-        tracker.register(&proc, registration(10, 50));
+        let mut tracker = of_one_task(root, &proc);
         let stat = root.join("10/stat");
         let line = |threads| format!("10 (x) Z 1 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 50 0");
         std::fs::write(&stat, line(3)).unwrap();
@@ -301,10 +307,7 @@ mod tests {
     fn a_pid_used_again_inherits_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let (root, proc) = (directory.path(), ProcFs::new(directory.path()));
-        run(root, 1, 0, 0, "");
-        run(root, 10, 1, 50, "");
-        let mut tracker = Tracker::default();
-        tracker.register(&proc, registration(10, 50));
+        let mut tracker = of_one_task(root, &proc);
         run(root, 10, 1, 90, "");
         run(root, 11, 10, 95, "");
         assert_eq!(tracker.attribute(&proc, 10), None);

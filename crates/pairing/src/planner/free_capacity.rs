@@ -51,12 +51,13 @@ impl FreeCapacity {
     /// enough will do: it starts there when it has.
     fn take_claim(&mut self, context: &PlanContext<'_>, claim: &AloneClaim) -> bool {
         let (demand, may_run_on) = (claim.demand(), claim.may_run_on());
+        let is_large_enough = |node: NodeIndex| context.view.nodes[usize::from(node)].is_large_enough(demand);
         let free = || {
             let devices = context.devices.keys().rev();
             devices.filter(|device| {
-                let node = context.node_of[*device].map(|node| &context.view.nodes[usize::from(node)]);
-                let is_large_enough = node.is_none_or(|node| node.is_large_enough(demand));
-                self.free[*device] && is_large_enough && may_run_on(&context.devices[*device].node)
+                self.free[*device]
+                    && may_run_on(&context.devices[*device].node)
+                    && context.node_of[*device].is_none_or(is_large_enough)
             })
         };
         let has_cpus =

@@ -60,9 +60,12 @@ mod tests {
     use pillion_core::mark::Mark;
     use pillion_slurm::NodeAvailability;
 
-    /// Of one who waits, beside one who waits for `word` and carries `mark`, and one who `runs`.
-    fn held(word: &str, mark: Mark, runs: JobState) -> Option<String> {
-        let waits = Job { id: SlurmJobId::plain(9), ..job(JobState::Pending) };
+    fn waits() -> Job {
+        Job { id: SlurmJobId::plain(9), ..job(JobState::Pending) }
+    }
+
+    /// Why this one is held, beside one who waits for the limit `word` and carries `mark`, and one who `runs`.
+    fn held_beside(waits: &Job, (word, mark): (&str, Mark), runs: JobState) -> Option<String> {
         let shown = Job {
             id: SlurmJobId::plain(8),
             reason: ReasonKind::Limit(word.to_owned()),
@@ -72,7 +75,11 @@ mod tests {
         let other = Job { id: SlurmJobId::plain(7), ..job(runs) };
         let jobs = [waits.clone(), shown, other].map(Into::into).to_vec();
         let scan = Scan::new(at(NOW), jobs, vec![node(NodeAvailability::Up)], &["shared".to_owned()], 0);
-        Limits::of(&scan).held(&waits)
+        Limits::of(&scan).held(waits)
+    }
+
+    fn held(word: &str, mark: Mark, runs: JobState) -> Option<String> {
+        held_beside(&waits(), (word, mark), runs)
     }
 
     #[test]
@@ -94,21 +101,12 @@ mod tests {
 
     #[test]
     fn other_users_and_other_qos_are_not_held() {
-        let scan_of = |waits: Job| {
-            let shown = Job {
-                id: SlurmJobId::plain(8),
-                reason: ReasonKind::Limit("QOSMaxJobsPerUserLimit".to_owned()),
-                mark: Ok(Some(Mark { alone: true, ..Mark::default() })),
-                ..job(JobState::Pending)
-            };
-            let runs = Job { id: SlurmJobId::plain(7), ..job(JobState::Running) };
-            let jobs = [waits.clone(), shown, runs].map(Into::into).to_vec();
-            let scan = Scan::new(at(NOW), jobs, vec![node(NodeAvailability::Up)], &["shared".to_owned()], 0);
-            Limits::of(&scan).held(&waits)
+        let of = |waits: &Job| {
+            let shown = ("QOSMaxJobsPerUserLimit", Mark { alone: true, ..Mark::default() });
+            held_beside(waits, shown, JobState::Running)
         };
-        let waits = || Job { id: SlurmJobId::plain(9), ..job(JobState::Pending) };
-        assert!(scan_of(waits()).is_some());
-        assert_eq!(scan_of(Job { uid: UserId(1001), ..waits() }), None);
-        assert_eq!(scan_of(Job { qos: "urgent".into(), ..waits() }), None);
+        assert!(of(&waits()).is_some());
+        assert_eq!(of(&Job { uid: UserId(1001), ..waits() }), None);
+        assert_eq!(of(&Job { qos: "urgent".into(), ..waits() }), None);
     }
 }
