@@ -16,6 +16,7 @@ use crate::observe::seen::Observed;
 use crate::pace::settings::PaceSettings;
 use crate::rules::Rule;
 use crate::scan::Scan;
+use crate::sent_away::RoomAsked;
 use crate::shadow::seen::ShadowSeen;
 use crate::step::Timeouts;
 use crate::tick_error::TickError;
@@ -190,8 +191,8 @@ pub struct Board {
     pub speeds: BTreeMap<(NodeName, GresType), BTreeMap<JobStart, f64>>,
     /// What the watch saw of two and nobody measured to the end yet.
     pub watched: BTreeMap<Combination, Watched>,
-    /// When guests were asked to make room.
-    pub room_asked: BTreeMap<JobStart, UnixTime>,
+    /// Guests that were asked to make room.
+    pub room_asked: BTreeMap<JobStart, RoomAsked>,
     /// For whom guests were last on their way out.
     pub room_expected: BTreeMap<SlurmJobId, UnixTime>,
     /// Jobs that wait and were submitted with `--no-requeue`, as far as that was asked: they are not tried.

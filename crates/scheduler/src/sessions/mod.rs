@@ -10,7 +10,7 @@
 mod idle;
 
 use crate::context::Context;
-use crate::sent_away::send_away;
+use crate::sent_away::{Leave, RoomAsked, send_away};
 use crate::tick_error::TickError;
 use idle::{Watched, is_quiet, look};
 use pillion_core::decision::MemberState;
@@ -119,8 +119,8 @@ impl Sessions {
         if watched.is_active() || is_client == Some(false) {
             for (decision, guest) in &session.beside {
                 let guest = guest.plan.start;
-                let is_asked = context.board().room_asked.contains_key(&guest);
-                if !is_asked && send_away(context, guest, &decision.node, REASON).await? {
+                let leave = RoomAsked::leave(context.board().room_asked.get(&guest), context.now());
+                if leave == Leave::Unasked && send_away(context, guest, &decision.node, REASON).await? {
                     info!(start = %guest, host = %start, node = %decision.node, "a guest makes room for an interactive job");
                 }
             }

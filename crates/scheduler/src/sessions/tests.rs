@@ -13,7 +13,7 @@ use pillion_core::{DecisionId, ManualClock, SlurmJobId, WorkloadKey};
 use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 use pillion_memory_store::MemoryStore;
 use pillion_pairing::Role;
-use pillion_store::{Durations, NewMember};
+use pillion_store::{Durations, Event, NewMember, RequeueOutcome};
 use std::time::Duration;
 
 const GIB: u64 = 1 << 30;
@@ -175,6 +175,31 @@ async fn who_begins_to_work_has_his_guests_sent_away() {
     assert!(!world.is_sent_away(8).await, "for a moment");
     assert!(!world.look(18, 1, 0.9).await);
     assert!(world.is_sent_away(8).await);
+}
+
+/// As it was: who could not be ended when he was asked stayed beside whoever worked for as long as both ran.
+#[tokio::test]
+async fn a_guest_that_stayed_is_asked_again() {
+    let world = World::new();
+    world.launch(Some(DecisionId(1))).await;
+    world.know(0.3);
+    world.look(1, 6, 0.0).await;
+    world.set_guests(&[8]);
+    world.look(7, 2, 0.9).await;
+    assert!(world.is_sent_away(8).await);
+    let event = Event {
+        at: at(NOW + 9),
+        kind: EventKind::RequeueRefused,
+        job_id: Some(SlurmJobId::plain(8)),
+        node: None,
+        detail: "it is not started again: Slurm did not answer in time".to_owned(),
+    };
+    world.context.store.settle_requeue(start(8), RequeueOutcome::Refused, &event).await.unwrap();
+    let is_asked = async || !world.context.store.open_requeues().await.unwrap().is_empty();
+    world.look(9, 58, 0.9).await;
+    assert!(!is_asked().await, "it is left in peace for a minute");
+    world.look(67, 2, 0.9).await;
+    assert!(is_asked().await);
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ pub use trial_history::{TrialHistory, Watched};
 use crate::device_status::{Closed, closed};
 use crate::first_runs::seen::is_first_run;
 use crate::scan::{Scan, cpus_of_one_node, held_reason, is_waiting, mark_of, workload_of};
+use crate::sent_away::{Leave, RoomAsked};
 use alone::{StartedAlone, alone_claims};
 use limits::Limits;
 use pillion_core::decision::MemberState;
@@ -248,21 +249,16 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, sources: Sou
     }
 }
 
-/// So long a guest that was asked to make room may go on before it is taken for one that stays: Slurm would not end it.
-const LEAVING_SECONDS_MAX: f64 = 15.0;
-
 /// What becomes free when a tenant goes that was submitted as a guest; `None` where it is none, or did not go when it was to.
 fn guest(member: &Member, sources: Sources<'_>) -> Option<GuestTenant> {
     let start = member.plan.start;
     let job = sources.scan.jobs.get(&start.job_id)?;
     mark_of(job).filter(|mark| mark.as_guest)?;
-    let asked_seconds = sources.room_asked.get(&start).map(|at| sources.scan.at.seconds_since(*at));
+    let leave = RoomAsked::leave(sources.room_asked.get(&start), sources.scan.at);
     // Slurm has requeued it, and its decision does not know yet.
     let is_gone = job.start() != start || matches!(job.state, JobState::Completing | JobState::Ended(_));
-    let is_leaving = is_gone || asked_seconds.is_some();
-    let stays = !is_gone
-        && job.state == JobState::Running
-        && asked_seconds.is_some_and(|ago| ago > LEAVING_SECONDS_MAX);
+    let is_leaving = is_gone || leave != Leave::Unasked;
+    let stays = !is_gone && job.state == JobState::Running && leave == Leave::Stays;
     (!stays).then(|| GuestTenant {
         cpus: cpus_of_one_node(job),
         memory_mib: job.memory_mib,

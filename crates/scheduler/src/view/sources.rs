@@ -8,6 +8,7 @@ use crate::first_runs::seen::FirstRunSeen;
 use crate::job_rules::ByJob;
 use crate::pace::settings::PaceSettings;
 use crate::scan::Scan;
+use crate::sent_away::RoomAsked;
 use pillion_core::invariant::Violation;
 use pillion_core::{GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::{CopyBook, Policy};
@@ -63,8 +64,8 @@ pub struct Sources<'a> {
     pub idle_sessions: &'a BTreeSet<JobStart>,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
-    /// When guests were last asked to make room.
-    pub room_asked: &'a BTreeMap<JobStart, UnixTime>,
+    /// Guests that were asked to make room.
+    pub room_asked: &'a BTreeMap<JobStart, RoomAsked>,
     /// Jobs that may not be started again.
     pub steadfast: &'a BTreeSet<JobStart>,
     /// Whether the site lets jobs be started again that ran out of device memory, where their users do.

@@ -62,7 +62,7 @@ struct World {
     amiss: Amiss,
     first_runs: BTreeMap<JobStart, Arc<FirstRunSeen>>,
     idle_sessions: BTreeSet<JobStart>,
-    room_asked: BTreeMap<JobStart, UnixTime>,
+    room_asked: BTreeMap<JobStart, RoomAsked>,
     steadfast: BTreeSet<JobStart>,
     watched: BTreeMap<Combination, Watched>,
 }
@@ -438,7 +438,8 @@ fn a_guest_is_one_that_goes_until_it_was_asked_and_did_not() {
         if let Ok(Some(mark)) = &mut own.mark {
             mark.as_guest = as_guest;
         }
-        let room_asked = asked.map(|ago| (own.start(), at(NOW - ago))).into_iter().collect();
+        let room_asked =
+            asked.map(|ago| (own.start(), RoomAsked::first(at(NOW - ago)))).into_iter().collect();
         let decisions = vec![decision(&member(MemberState::Running))];
         let view = view_of(&World { jobs: vec![own], decisions, room_asked, ..World::default() });
         let tenant = view.devices.iter().flat_map(|device| &device.tenants).next().unwrap().clone();
@@ -449,6 +450,7 @@ fn a_guest_is_one_that_goes_until_it_was_asked_and_did_not() {
     assert_eq!(guest_seen(running(), None, false), None, "it is none");
     assert_eq!(guest_seen(running(), Some(5), true), Some(true), "it is on its way");
     assert_eq!(guest_seen(running(), Some(20), true), None, "Slurm would not, and another is asked");
+    assert_eq!(guest_seen(running(), Some(100), true), Some(false), "what stood against it may be over");
     assert_eq!(guest_seen(JobState::Completing, Some(20), true), Some(true), "it takes KillWait to go");
     assert_eq!(guest_seen(JobState::Completing, None, true), Some(true), "its user cancelled it");
 }
