@@ -117,6 +117,28 @@ impl Bed for RealBed {
         let arguments = ["update", &format!("NodeName={node}"), state, "Reason=fidelity"].map(str::to_owned);
         self.run("scontrol", &arguments);
     }
+    async fn reserve(&self, node: Option<(&str, UnixTime)>) {
+        let arguments = match node {
+            Some((node, begin)) => {
+                let seconds = begin.seconds_since(self.now()).round();
+                let begin = format!("StartTime=now+{seconds}");
+                let node = format!("Nodes={node}");
+                [
+                    "create",
+                    "reservation",
+                    "ReservationName=fidelity",
+                    &begin,
+                    "Duration=60",
+                    &node,
+                    "Users=root",
+                ]
+                .map(str::to_owned)
+                .to_vec()
+            }
+            None => ["delete", "ReservationName=fidelity"].map(str::to_owned).to_vec(),
+        };
+        self.run("scontrol", &arguments);
+    }
     async fn wait(&self) {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

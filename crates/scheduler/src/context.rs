@@ -30,7 +30,7 @@ use pillion_core::invariant::Violation;
 use pillion_core::{Clock, GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId, report};
 use pillion_doors::TurnedAway;
 use pillion_pairing::{LetGo, Policy, Reason};
-use pillion_slurm::{Privacy, Slurm, SlurmVersion};
+use pillion_slurm::{GpuDefaults, Privacy, Reservation, Slurm, SlurmVersion};
 use pillion_store::{Decision, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -169,6 +169,10 @@ pub struct Board {
     pub slurm_version: Option<SlurmVersion>,
     /// What users may not see of each other, and when Slurm said so.
     pub privacy: Option<(Privacy, UnixTime)>,
+    /// What jobs get by GPU where they ask for nothing, by partition; asked with the former.
+    pub gpu_defaults: BTreeMap<String, GpuDefaults>,
+    /// What is reserved for others, and when Slurm said so.
+    pub reservations: Option<(Arc<Vec<Reservation>>, UnixTime)>,
     /// Nodes on which releases stopped after a violation, and why.
     pub stopped: BTreeMap<NodeName, Violation>,
     /// Jobs whose last plan was dropped, and until when they are left out.

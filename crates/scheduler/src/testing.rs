@@ -170,6 +170,7 @@ pub(crate) fn node(availability: NodeAvailability) -> Node {
         gpus: BTreeMap::new(),
         address: "127.0.0.1".to_owned(),
         slurmd_started_at: None,
+        reserved_from: None,
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! Decides nothing and retries nothing: the reconciler that calls is the retry. Must not know Postgres, gRPC or devices.
 
+use crate::gpu_defaults::GpuDefaults;
 use crate::parse::held::{self, HeldDevices};
 use crate::parse::squeue::Excluded;
 use crate::parse::{queue, scontrol, squeue};
 use crate::process::{Runner, nonce};
+use crate::reservation::Reservation;
 use crate::throttles::Throttles;
 use crate::types::{
     Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Requeued, SCRIPT_BYTES_MAX,
@@ -199,6 +201,12 @@ impl Slurm for CommandSlurm {
         Ok(Privacy::parse(self.config().await?.get("PrivateData").map_or("", String::as_str)))
     }
 
+    async fn gpu_defaults(&self) -> Result<BTreeMap<String, GpuDefaults>, SlurmError> {
+        let config = self.config().await?;
+        let of_cluster = config.get("JobDefaults").map_or("", String::as_str);
+        Ok(GpuDefaults::by_partition(&self.partitions().await?, of_cluster))
+    }
+
     async fn kill_wait(&self) -> Result<Duration, SlurmError> {
         let config = self.config().await?;
         let kill_wait = config.get("KillWait").and_then(|text| scontrol::seconds(text));
@@ -224,6 +232,16 @@ impl Slurm for CommandSlurm {
             tracing::warn!(dropped_line_count, "scontrol printed nodes that cannot be read");
         }
         Self::some(nodes, "NodeName=.. lines")
+    }
+
+    async fn reservations(&self) -> Result<Vec<Reservation>, SlurmError> {
+        // Where there is none it says so in a sentence.
+        let text = self.scontrol(&["show", "reservation", "-o"]).await?;
+        let (reservations, dropped_line_count) = scontrol::reservations(&text);
+        if dropped_line_count > 0 {
+            tracing::warn!(dropped_line_count, "scontrol printed reservations that cannot be read");
+        }
+        Ok(reservations)
     }
 
     async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {

@@ -5,6 +5,7 @@
 //! `tests/doubles/slurm`.
 
 pub mod command;
+mod gpu_defaults;
 pub mod nodeset;
 pub mod parse;
 pub mod types;
@@ -12,11 +13,14 @@ pub mod updates;
 pub mod version;
 
 mod process;
+mod reservation;
 mod throttles;
 
 pub use command::{CommandSettings, CommandSlurm};
+pub use gpu_defaults::GpuDefaults;
 pub use nodeset::expand;
 pub use parse::held::HeldDevices;
+pub use reservation::Reservation;
 pub use types::{
     Ending, Exclusive, Job, JobState, JobUpdate, JobsScan, KILL_WAIT_DEFAULT, NAMED_JOBS_MAX, Node,
     NodeAvailability, Partition, Privacy, ReasonKind, Requeued, SCRIPT_BYTES_MAX, Slurm, SlurmError, shards,

@@ -1,6 +1,8 @@
 //! The trait and the words of it: what both the real Slurm and the fake one answer.
 
+use crate::gpu_defaults::GpuDefaults;
 use crate::parse::held::HeldDevices;
+use crate::reservation::Reservation;
 use crate::version::SlurmVersion;
 use async_trait::async_trait;
 use compact_str::CompactString;
@@ -19,6 +21,10 @@ pub trait Slurm: Send + Sync {
     async fn version(&self) -> Result<SlurmVersion, SlurmError>;
     /// What users may not see of each other (`PrivateData`).
     async fn privacy(&self) -> Result<Privacy, SlurmError>;
+    /// What jobs get by GPU where they ask for nothing, in each partition that gives anything (`JobDefaults`).
+    async fn gpu_defaults(&self) -> Result<BTreeMap<String, GpuDefaults>, SlurmError> {
+        Ok(BTreeMap::new())
+    }
     /// How long processes may take from SIGTERM to SIGKILL (`KillWait`), where a job is ended.
     async fn kill_wait(&self) -> Result<Duration, SlurmError> {
         Ok(KILL_WAIT_DEFAULT)
@@ -28,6 +34,10 @@ pub trait Slurm: Send + Sync {
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError>;
     /// Every node, in one call.
     async fn nodes(&self) -> Result<Vec<Node>, SlurmError>;
+    /// Every reservation that begins later or is under way, in one call.
+    async fn reservations(&self) -> Result<Vec<Reservation>, SlurmError> {
+        Ok(Vec::new())
+    }
     /// Every partition, in one call.
     async fn partitions(&self) -> Result<Vec<Partition>, SlurmError>;
     /// One `scontrol update` for one job or many. Slurm may have applied a part of it when it fails: read back.
@@ -345,6 +355,9 @@ pub struct Node {
     pub gpus: BTreeMap<GresType, (u32, u32)>,
     /// When slurmd started there.
     pub slurmd_started_at: Option<UnixTime>,
+    /// When the next reservation begins that keeps all of it from whoever does not ask for that; `None`: none is known. Nobody is started
+    /// there who would not end before (`scontrol show reservation`: [`Reservation::reserve`] writes it down).
+    pub reserved_from: Option<UnixTime>,
 }
 
 /// Whether a node takes new jobs.
@@ -379,6 +392,8 @@ pub struct Partition {
     pub over_subscribe: String,
     /// Default memory in MiB per node (`DefMemPerNode`) if set.
     pub default_memory_mib: Option<u64>,
+    /// Whether it has a default of its own for memory, by node or by CPU.
+    pub has_default_memory: bool,
     /// `JobDefaults=` as printed, empty if not set: CPUs and memory by GPU (`DefCpuPerGPU=8,DefMemPerGPU=16000`).
     pub job_defaults: String,
 }

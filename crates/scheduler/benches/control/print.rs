@@ -118,6 +118,7 @@ pub(crate) fn nodes(world: &World) -> Vec<Node> {
                 .map(|device| (GresType::new(format!("g{device}")), (1, 0)))
                 .collect(),
             slurmd_started_at: Some(UnixTime::from_epoch(1_700_000_000)),
+            reserved_from: None,
         }
     };
     (0..world.nodes).map(node).collect()

@@ -4,7 +4,8 @@ use super::tally::{SlurmFailure, Tally};
 use async_trait::async_trait;
 use pillion_core::SlurmJobId;
 use pillion_slurm::{
-    HeldDevices, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
+    GpuDefaults, HeldDevices, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Reservation, Slurm,
+    SlurmError, SlurmVersion,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,6 +54,9 @@ impl Slurm for CountedSlurm {
     async fn privacy(&self) -> Result<Privacy, SlurmError> {
         self.timed("privacy", self.inner.privacy()).await
     }
+    async fn gpu_defaults(&self) -> Result<BTreeMap<String, GpuDefaults>, SlurmError> {
+        self.timed("gpu_defaults", self.inner.gpu_defaults()).await
+    }
     async fn kill_wait(&self) -> Result<Duration, SlurmError> {
         self.timed("kill_wait", self.inner.kill_wait()).await
     }
@@ -61,6 +65,9 @@ impl Slurm for CountedSlurm {
     }
     async fn nodes(&self) -> Result<Vec<Node>, SlurmError> {
         self.timed("nodes", self.inner.nodes()).await
+    }
+    async fn reservations(&self) -> Result<Vec<Reservation>, SlurmError> {
+        self.timed("reservations", self.inner.reservations()).await
     }
     async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {
         self.timed("partitions", self.inner.partitions()).await

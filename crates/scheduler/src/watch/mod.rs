@@ -11,9 +11,9 @@ use crate::view::occupants;
 use ledger::Ledger;
 use pillion_core::event::EventKind;
 use pillion_core::invariant::{Violation, check_occupants};
-use pillion_core::{GresType, JobStart, NodeName, UnixTime};
+use pillion_core::{GresType, JobStart, NodeName, UnixTime, report};
 use pillion_slurm::updates::{FORGOTTEN_PAUSE, RESTART_PAUSE};
-use pillion_slurm::{JobState, JobsScan};
+use pillion_slurm::{GpuDefaults, JobState, JobsScan, Privacy, Reservation};
 use pillion_store::Event;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +22,9 @@ use tracing::{error, warn};
 
 /// How long Slurm's word on `PrivateData` is believed.
 const PRIVACY_AGE_MAX: Duration = Duration::from_mins(1);
+
+/// How long Slurm's word on reservations is believed: admins make them hours ahead.
+const RESERVATIONS_AGE_MAX: Duration = Duration::from_secs(15);
 
 /// The clock of a node may be off by so much, and its jobs still run.
 const NODE_CLOCK_OFF_MAX: Duration = Duration::from_hours(1);
@@ -52,7 +55,7 @@ impl Watch {
             }
             context.board_mut().slurm_version = Some(version);
         }
-        self.ask_privacy().await?;
+        self.ask_conf().await?;
         let before = context.board().scan.clone();
         if let Some(before) = &before {
             self.recall_launches(before).await?;
@@ -89,8 +92,30 @@ impl Watch {
         } else {
             context.slurm.jobs(pool).await.map_err(TickError::slurm("read the queue"))?
         };
-        let nodes = context.slurm.nodes().await.map_err(TickError::slurm("read the nodes"))?;
+        let mut nodes = context.slurm.nodes().await.map_err(TickError::slurm("read the nodes"))?;
+        Reservation::reserve(&mut nodes, &self.reservations().await, at);
         Ok(Scan::new(at, answer.jobs, nodes, pool, answer.dropped_line_count))
+    }
+
+    /// What is reserved for others: asked now and then. Where Slurm does not say, what it said last holds on; a job that is planned onto a
+    /// node in vain is put back.
+    async fn reservations(&self) -> Arc<Vec<Reservation>> {
+        let (context, now) = (&self.context, self.context.now());
+        let known = context.board().reservations.clone();
+        if let Some((reservations, at)) = &known
+            && now.seconds_since(*at) < RESERVATIONS_AGE_MAX.as_secs_f64()
+        {
+            return Arc::clone(reservations);
+        }
+        let reservations = match context.slurm.reservations().await {
+            Ok(reservations) => Arc::new(reservations),
+            Err(error) => {
+                warn!(error = report(&error), "Slurm's reservations were not read");
+                known.map(|(reservations, _)| reservations).unwrap_or_default()
+            }
+        };
+        context.board_mut().reservations = Some((Arc::clone(&reservations), now));
+        reservations
     }
 
     /// Asks the store for starts that a node told of before we led: those that wait in this scan with a lease from before. `true`: it knew
@@ -118,21 +143,31 @@ impl Watch {
         Ok(is_any)
     }
 
-    /// What users may see of each other is asked again now and then: slurm.conf may be read anew at any time.
-    async fn ask_privacy(&self) -> Result<(), TickError> {
+    /// What slurm.conf says of users and of jobs is asked again now and then: it may be read anew at any time.
+    async fn ask_conf(&self) -> Result<(), TickError> {
         let (context, now) = (&self.context, self.context.now());
         let known = context.board().privacy;
         if known.is_some_and(|(_, at)| now.seconds_since(at) < PRIVACY_AGE_MAX.as_secs_f64()) {
             return Ok(());
         }
-        let asked = context.slurm.privacy().await.map_err(TickError::slurm("ask Slurm for PrivateData"));
+        let asked = self.conf().await;
         match (asked, known) {
-            (Ok(privacy), _) => context.board_mut().privacy = Some((privacy, now)),
+            (Ok((privacy, gpu_defaults)), _) => {
+                let mut board = context.board_mut();
+                (board.privacy, board.gpu_defaults) = (Some((privacy, now)), gpu_defaults);
+            }
             // What was true a minute ago is good enough to go on with.
             (Err(_), Some(_)) => {}
             (Err(error), None) => return Err(error),
         }
         Ok(())
+    }
+
+    async fn conf(&self) -> Result<(Privacy, BTreeMap<String, GpuDefaults>), TickError> {
+        let slurm = &self.context.slurm;
+        let privacy = slurm.privacy().await.map_err(TickError::slurm("ask Slurm for PrivateData"))?;
+        let defaults = slurm.gpu_defaults().await.map_err(TickError::slurm("ask Slurm for JobDefaults"))?;
+        Ok((privacy, defaults))
     }
 
     /// Hangs the scan on the board, with what follows from it. `Some(true)`: it is the first one. `None`: who began to lead while it was

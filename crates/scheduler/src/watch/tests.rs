@@ -26,6 +26,35 @@ fn world() -> (Arc<FakeSlurm>, Arc<Context>) {
 }
 
 #[tokio::test]
+async fn what_is_reserved_is_asked_now_and_then_and_believed_until_slurm_says_otherwise() {
+    let (slurm, context) = world();
+    let clock = Arc::new(ManualClock::new(at(NOW)));
+    let context = Arc::new(Context::new(
+        Arc::clone(&clock) as _,
+        Arc::clone(&context.slurm),
+        Arc::new(MemoryStore::new()),
+        Arc::new(Agents::default()),
+        Settings::default(),
+    ));
+    let watch = Watch::new(Arc::clone(&context));
+    let seen_at = async |seconds: u64| {
+        clock.set(at(NOW + seconds));
+        slurm.tick(at(NOW + seconds));
+        watch
+            .tick()
+            .await
+            .map(|()| context.board().scan.clone().unwrap().node(&NodeName::new("n1")).unwrap().reserved_from)
+    };
+    let from = at(NOW + 3600);
+    assert_eq!(seen_at(0).await.unwrap(), None);
+    let one = Reservation { nodes: vec![NodeName::new("n1")], starts_at: from, ends_at: at(NOW + 7200) };
+    slurm.set_reservations(vec![one]);
+    assert_eq!((seen_at(14).await.unwrap(), seen_at(15).await.unwrap()), (None, Some(from)));
+    slurm.set_reservations(Vec::new());
+    assert_eq!((seen_at(16).await.unwrap(), seen_at(31).await.unwrap()), (Some(from), None));
+}
+
+#[tokio::test]
 async fn until_slurm_has_said_what_is_private_users_see_their_own_jobs_only() {
     let (slurm, context) = world();
     let watch = Watch::new(Arc::clone(&context));

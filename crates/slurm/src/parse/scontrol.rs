@@ -5,6 +5,7 @@
 
 use super::{count, epoch, is_null, or_empty, state, time_limit_seconds};
 use crate::nodeset::{self, number};
+use crate::reservation::Reservation;
 use crate::types::{Exclusive, Node, Partition};
 use crate::version::SlurmVersion;
 use pillion_core::{GresType, NodeName};
@@ -109,6 +110,7 @@ fn node(line: &str) -> Option<Node> {
         shards: joined(gres_counts(total, "shard")?, &gres_counts(used, "shard")?),
         gpus: joined(gres_counts(total, "gpu")?, &gres_counts(used, "gpu")?),
         slurmd_started_at: epoch(words.text("SlurmdStartTime"))?,
+        reserved_from: None,
     })
 }
 
@@ -194,8 +196,49 @@ fn partition(line: &str) -> Option<Partition> {
         exclusive: exclusive(&words),
         over_subscribe: words.text("OverSubscribe").to_owned(),
         default_memory_mib: words.size("DefMemPerNode"),
+        has_default_memory: ["DefMemPerNode", "DefMemPerCPU"].iter().any(|key| words.size(key).is_some()),
         job_defaults: or_empty(words.text("JobDefaults")).to_owned(),
     })
+}
+
+const RESERVATION_KEYS: [&str; 6] =
+    ["ReservationName", "StartTime", "EndTime", "Nodes", "Flags", "MaxStartDelay"];
+
+/// Reads `scontrol show reservation -o`, and how many lines were dropped. Left out: those of no node, and those beside which, or in
+/// which, Slurm may start somebody who did not ask for them (a part of a node's cores, `MAGNETIC`, `MaxStartDelay`).
+pub fn reservations(text: &str) -> (Vec<Reservation>, u64) {
+    let lines = text.lines().filter(|line| line.starts_with("ReservationName="));
+    let (mut reservations, mut dropped) = (Vec::new(), 0);
+    for line in lines {
+        match reservation(line) {
+            Some(Some(reservation)) => reservations.push(reservation),
+            Some(None) => {}
+            None => dropped += 1,
+        }
+    }
+    (reservations, dropped)
+}
+
+/// The outer `None`: it cannot be read; the inner: it is none that keeps everybody else from whole nodes.
+#[expect(clippy::option_option, reason = "unreadable and of no concern are two things, and both occur")]
+fn reservation(line: &str) -> Option<Option<Reservation>> {
+    // Free text comes last (`Comment=`, since 24.05).
+    let head = line.split(" Comment=").next()?;
+    // Each node of which it has a part is named with its cores.
+    if head.contains(" CoreIDs=") {
+        return Some(None);
+    }
+    let words = Words::of(head, &RESERVATION_KEYS)?;
+    let is_for_others_too =
+        words.list("Flags").iter().any(|flag| flag == "MAGNETIC") || !is_null(words.text("MaxStartDelay"));
+    if is_for_others_too || is_null(words.text("Nodes")) {
+        return Some(None);
+    }
+    Some(Some(Reservation {
+        nodes: nodeset::expand(words.text("Nodes")).ok()?,
+        starts_at: epoch(words.text("StartTime"))??,
+        ends_at: epoch(words.text("EndTime"))??,
+    }))
 }
 
 /// One word since 26.05; before, of several settings the one that leaves a node to the fewest.

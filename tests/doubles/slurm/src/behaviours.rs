@@ -30,6 +30,8 @@ pub trait Bed: Sync {
     async fn release(&self, job: SlurmJobId);
     /// Drains a node, or resumes it.
     async fn drain(&self, node: &str, on: bool);
+    /// Reserves a node for others from then on, for an hour; or nothing any more.
+    async fn reserve(&self, node: Option<(&str, UnixTime)>);
     /// Lets a little time pass.
     async fn wait(&self);
 
@@ -458,6 +460,34 @@ async fn names_are_whole_and_make_no_jobs(bed: &dyn Bed) {
     assert_eq!(bed.slurm().job_names(&[gone]).await.unwrap(), [].into());
 }
 
+/// Nobody is started where he would not have ended before a reservation of others begins, however short of it he will be in the end.
+async fn who_would_meet_a_reservation_waits(bed: &dyn Bed) {
+    assert_eq!(bed.slurm().reservations().await.unwrap(), []);
+    let begin = UnixTime::from_epoch(bed.now().epoch() + 3600);
+    bed.reserve(Some(("n1", begin))).await;
+    let reserved = bed.slurm().reservations().await.unwrap();
+    let [reservation] = reserved.as_slice() else { panic!("{reserved:?}") };
+    assert_eq!(
+        (reservation.nodes.as_slice(), reservation.starts_at),
+        ([NodeName::new("n1")].as_slice(), begin)
+    );
+    assert_eq!(reservation.ends_at, begin + Duration::from_hours(1));
+    let limited =
+        |minutes: u64| FakeJob { time_limit_seconds: Some(minutes * 60), ..pinned("shard:g0:10", "n1") };
+    let short = bed.submit(limited(30)).await;
+    bed.running(short).await;
+    let long = bed.submit(limited(90)).await;
+    let without = bed.submit(FakeJob { time_limit_seconds: None, ..limited(0) }).await;
+    for waits in [long, without] {
+        assert!(matches!(bed.looked_at(waits).await.reason, ReasonKind::Resources(_)));
+    }
+    let elsewhere = bed.submit(FakeJob { required_nodes: Vec::new(), ..limited(90) }).await;
+    assert_eq!(bed.running(elsewhere).await.nodes, [NodeName::new("n2")]);
+    bed.reserve(None).await;
+    bed.running(long).await;
+    bed.running(without).await;
+}
+
 macro_rules! table {
     ($bed:expr; $($row:ident)*) => {$(
         println!("{}", stringify!($row));
@@ -486,6 +516,7 @@ pub async fn behaviours(bed: &dyn Bed) {
         shards_and_whole_devices_exclude_each_other
         a_list_is_booked_on_each_of_its_nodes
         a_pin_waits_for_its_node
+        who_would_meet_a_reservation_waits
         an_array_throttle_keeps_a_released_task_waiting
         tasks_of_an_array_are_listed_each_as_it_is
         a_begin_time_that_is_past_means_now

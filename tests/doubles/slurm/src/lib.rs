@@ -21,8 +21,8 @@ pub use settings::{FakeArray, FakeCall, FakeJob, FakeNode, FakePartition, FakeSe
 use async_trait::async_trait;
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::{
-    Ending, HeldDevices, Job, JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm,
-    SlurmError, SlurmVersion,
+    Ending, HeldDevices, Job, JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Reservation,
+    Slurm, SlurmError, SlurmVersion,
 };
 use request::Booking;
 use std::collections::BTreeMap;
@@ -113,6 +113,11 @@ impl FakeSlurm {
     /// Sets a node's flag (`DRAIN`, `RESERVED`, `NOT_RESPONDING`, ..) or clears it. Jobs that run there go on.
     pub fn set_node_flag(&self, node: &NodeName, flag: Option<&str>) {
         self.world().set_node_flag(node, flag);
+    }
+
+    /// These nodes are reserved for others, each for a while; in the place of what was reserved before.
+    pub fn set_reservations(&self, reservations: Vec<Reservation>) {
+        self.world().set_reservations(reservations);
     }
 
     /// The node dies: its state is `DOWN`, its jobs are requeued or end with `NODE_FAIL`.
@@ -218,6 +223,11 @@ impl Slurm for FakeSlurm {
         let mut world = self.world();
         let answer = world.up("scontrol").map(|()| world.node_rows());
         world.journal(|at, ok| FakeCall::Nodes { at, ok }, answer)
+    }
+
+    async fn reservations(&self) -> Result<Vec<Reservation>, SlurmError> {
+        let world = self.world();
+        world.up("scontrol").map(|()| world.reservations.clone())
     }
 
     async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {

@@ -128,7 +128,10 @@ impl World {
             .map(|(node, flag)| {
                 let used = self.booked_on(&node.name);
                 let base = if used == Booking::default() { "IDLE" } else { "MIXED" };
-                let state = match flag.as_deref() {
+                let is_reserved = self.reservations.iter().any(|one| {
+                    one.nodes.contains(&node.name) && one.starts_at <= self.now && self.now < one.ends_at
+                });
+                let state = match flag.as_deref().or(is_reserved.then_some("RESERVED")) {
                     Some("DOWN") => "DOWN".to_owned(),
                     Some(flag) => format!("{base}+{flag}"),
                     None => base.to_owned(),
@@ -153,6 +156,7 @@ impl World {
                     shards: shards.collect(),
                     gpus: gpus.collect(),
                     slurmd_started_at: Some(self.booted_at),
+                    reserved_from: None,
                 }
             })
             .collect()
@@ -174,6 +178,7 @@ impl World {
                 over_subscribe: "NO".to_owned(),
                 default_memory_mib: None,
                 job_defaults: String::new(),
+                has_default_memory: false,
             })
             .collect()
     }

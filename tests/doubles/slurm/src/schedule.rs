@@ -81,6 +81,15 @@ impl World {
         planned.get(&node.name).is_none_or(|from| ends_at.is_some_and(|end| end <= *from))
     }
 
+    /// Whether the job, started now, would be on a node while it is reserved: it has no part in any reservation.
+    fn meets_a_reservation(&self, record: &Record, node: &FakeNode) -> bool {
+        let limit = self.time_limit_seconds(&record.request).map(Duration::from_secs);
+        self.reservations.iter().any(|one| {
+            let is_before = limit.is_some_and(|limit| self.now + limit <= one.starts_at);
+            one.nodes.contains(&node.name) && !is_before && one.ends_at > self.now
+        })
+    }
+
     fn judge(&self, record: &Record, somebody_waits: bool, planned: &Planned) -> Verdict {
         if let Some(reason) = self.reason_not_to_look(record) {
             return Verdict::Wait(reason);
@@ -91,9 +100,11 @@ impl World {
         if candidates.len() < node_count {
             return Verdict::Impossible;
         }
-        let open = candidates
-            .iter()
-            .filter(|(node, flag)| is_up(flag.as_deref()) && self.keeps_the_plan(record, node, planned));
+        let open = candidates.iter().filter(|(node, flag)| {
+            is_up(flag.as_deref())
+                && self.keeps_the_plan(record, node, planned)
+                && !self.meets_a_reservation(record, node)
+        });
         let bookings: Vec<Booking> =
             open.filter_map(|(node, _)| self.fit(record, node)).take(node_count).collect();
         if bookings.len() == node_count {

@@ -5,7 +5,7 @@ use super::request::Booking;
 use super::rows::ReadMarks;
 use super::settings::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings};
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
-use pillion_slurm::{Ending, JobState, ReasonKind, SlurmError};
+use pillion_slurm::{Ending, JobState, ReasonKind, Reservation, SlurmError};
 use std::collections::BTreeMap;
 
 /// The priority that the first job gets; each later one gets one less, as `priority/basic` does.
@@ -55,6 +55,7 @@ pub(super) struct World {
     pub(super) partition_refusals: u32,
     pub(super) lost_answers: u32,
     pub(super) user_jobs_max: Option<u32>,
+    pub(super) reservations: Vec<Reservation>,
     /// When the scheduler looks next, if something changed.
     pass_at: Option<UnixTime>,
     last_pass_at: UnixTime,
@@ -84,6 +85,7 @@ impl World {
             partition_refusals: 0,
             lost_answers: 0,
             user_jobs_max: None,
+            reservations: Vec::new(),
             pass_at: None,
             last_pass_at: now,
             down: false,
@@ -173,7 +175,9 @@ impl World {
 
     fn next_event(&self) -> Option<UnixTime> {
         let of_jobs = self.records.values().filter_map(|record| self.next_event_of(record));
-        of_jobs.chain(self.pass_at).min_by(|a, b| a.seconds().total_cmp(&b.seconds()))
+        // When a reservation is over its nodes are everybody's again.
+        let ends = self.reservations.iter().map(|one| one.ends_at).filter(|end| *end > self.last_pass_at);
+        of_jobs.chain(ends).chain(self.pass_at).min_by(|a, b| a.seconds().total_cmp(&b.seconds()))
     }
 
     fn next_event_of(&self, record: &Record) -> Option<UnixTime> {
@@ -213,7 +217,8 @@ impl World {
             .filter(|record| self.next_event_of(record).is_some_and(|event| event <= at))
             .map(|record| record.id)
             .collect();
-        let mut begins = false;
+        let mut begins =
+            self.reservations.iter().any(|one| one.ends_at <= at && one.ends_at > self.last_pass_at);
         for id in due {
             let Some(record) = self.records.get(&id) else { continue };
             match record.state {
@@ -407,6 +412,11 @@ impl World {
 
     pub(super) fn set_user_jobs_max(&mut self, jobs_max: Option<u32>) {
         self.user_jobs_max = jobs_max;
+        self.wake();
+    }
+
+    pub(super) fn set_reservations(&mut self, reservations: Vec<Reservation>) {
+        self.reservations = reservations;
         self.wake();
     }
 

@@ -7,6 +7,7 @@ const UNAVAILABLE: &str =
 const PARTITIONS: &str = include_str!("../../../../../tests/fixtures/slurm-24.11/scontrol-partition.txt");
 const PARTITIONS_26_05: &str =
     include_str!("../../../../../tests/fixtures/slurm-26.05/scontrol-partition.txt");
+const RESERVATIONS: &str = include_str!("../../../../../tests/fixtures/slurm-24.11/scontrol-reservation.txt");
 const CONFIG: &str = include_str!("../../../../../tests/fixtures/slurm-24.11/scontrol-config.txt");
 
 fn node_of(text: &str, name: &str) -> Node {
@@ -217,4 +218,66 @@ proptest::proptest! {
         let line = NODES.lines().next().unwrap_or_default();
         let _ = nodes(&line.replace("Gres=(null)", &format!("Gres={text}")));
     }
+}
+
+#[test]
+fn reservations_that_keep_everybody_else_from_whole_nodes() {
+    let (read, dropped) = reservations(RESERVATIONS);
+    assert_eq!(dropped, 0);
+    let seen: Vec<(String, u64, u64)> = read
+        .iter()
+        .map(|one| {
+            let names: Vec<&str> = one.nodes.iter().map(|name| name.0.as_str()).collect();
+            (names.join(","), one.starts_at.epoch(), one.ends_at.epoch() - one.starts_at.epoch())
+        })
+        .collect();
+    let of = |nodes: &str, start: u64, length: u64| (nodes.to_owned(), start, length);
+    // Of `now` those whom it is for are started without asking (MAGNETIC), of `delay` others may be (MaxStartDelay).
+    let expected = [
+        of("n1", 1_795_885_886, 3600),
+        of("n1,n2", 1_795_885_886, 3600),
+        of("n2", 1_795_885_886, 3600),
+        of("n1", 1_795_885_886, 365 * 86_400),
+        of("n2", 1_795_882_286, 600),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(reservations("No reservations in the system\n"), (Vec::new(), 0));
+}
+
+#[test]
+fn a_reservation_that_is_none_of_whole_nodes_or_cannot_be_read() {
+    let line = RESERVATIONS.lines().next().unwrap();
+    let with = |from: &str, to: &str| {
+        assert!(line.contains(from), "{from}");
+        let (read, dropped) = reservations(&line.replace(from, to));
+        (read.len(), dropped)
+    };
+    // As slurmctld prints it where a part of a node is reserved (read in `reservation_info.c`).
+    assert_eq!(with("MAINT,SPEC_NODES ", "SPEC_NODES   NodeName=n1 CoreIDs=0-1 "), (0, 0));
+    assert_eq!(with("Nodes=n1 ", "Nodes=(null) "), (0, 0), "of licences");
+    for broken in ["StartTime=x ", "StartTime=(null) ", "StartTime=1 StartTime=2 "] {
+        assert_eq!(with("StartTime=1795885886 ", broken), (0, 1), "{broken}");
+    }
+    assert_eq!(with("Nodes=n1 ", "Nodes=n[1 "), (0, 1));
+}
+
+#[test]
+fn a_node_is_open_until_the_first_of_its_reservations() {
+    let (mut all, _) = nodes(NODES);
+    let at = pillion_core::UnixTime::from_epoch;
+    let one = |nodes: &[&str], starts: u64, ends: u64| Reservation {
+        nodes: nodes.iter().map(|name| NodeName::new(*name)).collect(),
+        starts_at: at(starts),
+        ends_at: at(ends),
+    };
+    let known = [one(&["n1", "n2"], 5000, 6000), one(&["n1"], 4000, 4500), one(&["w1"], 100, 900)];
+    Reservation::reserve(&mut all, &known, at(1000));
+    let node = |name: &str| all.iter().find(|node| node.name.as_str() == name).unwrap();
+    let from = ["n1", "n2", "w1"].map(|name| node(name).reserved_from.map(|from| from.epoch()));
+    assert_eq!(from, [Some(4000), Some(5000), None], "that of w1 is over");
+    let is_open = |name: &str, limit: Option<u64>| node(name).is_open_for(limit, at(1000));
+    assert!(is_open("n1", Some(3000)) && !is_open("n1", Some(3001)) && !is_open("n1", None));
+    assert!(is_open("n2", Some(4000)) && is_open("w1", None));
+    Reservation::reserve(&mut all, &[], at(1000));
+    assert!(all.iter().all(|node| node.reserved_from.is_none()), "it was given up");
 }

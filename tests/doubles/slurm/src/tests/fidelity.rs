@@ -4,7 +4,7 @@ use crate::behaviours::{Bed, behaviours};
 use crate::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use async_trait::async_trait;
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
-use pillion_slurm::Slurm;
+use pillion_slurm::{Reservation, Slurm};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -58,6 +58,14 @@ impl Bed for FakeBed {
     }
     async fn drain(&self, node: &str, on: bool) {
         self.slurm.set_node_flag(&NodeName::new(node), on.then_some("DRAIN"));
+    }
+    async fn reserve(&self, node: Option<(&str, UnixTime)>) {
+        let reservation = node.map(|(node, starts_at)| Reservation {
+            nodes: vec![NodeName::new(node)],
+            starts_at,
+            ends_at: starts_at + Duration::from_hours(1),
+        });
+        self.slurm.set_reservations(reservation.into_iter().collect());
     }
     async fn wait(&self) {
         let now = self.now() + Duration::from_millis(100);

@@ -25,6 +25,7 @@ pub(super) fn node(name: &str, partition: &str) -> Node {
         gpus: each(1),
         address: "10.0.0.1".to_owned(),
         slurmd_started_at: None,
+        reserved_from: None,
     }
 }
 
@@ -41,6 +42,7 @@ pub(super) fn partition(name: &str) -> Partition {
         over_subscribe: "NO".to_owned(),
         default_memory_mib: None,
         job_defaults: String::new(),
+        has_default_memory: false,
     }
 }
 
