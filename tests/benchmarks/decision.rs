@@ -174,6 +174,7 @@ fn view(devices: Devices) -> anyhow::Result<ClusterView> {
         memory_mib_free: 512 * 1024,
         features: Vec::new(),
         partitions: vec!["shared".to_owned()],
+        open_seconds: None,
     };
     let all = (0..NODES * DEVICES_PER_NODE)
         .map(|number| device(&node_name(number / DEVICES_PER_NODE), number, devices));

@@ -51,6 +51,7 @@ mod pairs;
 mod plain;
 mod queue_order;
 mod replicas;
+mod reservations;
 mod restart;
 mod rides;
 mod scale;

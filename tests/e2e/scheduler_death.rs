@@ -156,8 +156,13 @@ fn a_scheduler_that_comes_back_at_once_carries_on_where_it_was() {
 
 /// How often a task of a scheduler has ticked.
 fn ticks(metrics: SocketAddr, task: &str) -> u64 {
+    count(metrics, &format!("pillion_task_duration_seconds_count{{task=\"{task}\"}}"))
+}
+
+/// A count on a scheduler's page of metrics; 0 where it is not there.
+pub(crate) fn count(metrics: SocketAddr, series: &str) -> u64 {
     let page = get(metrics, "/metrics").unwrap_or_default();
-    let words = format!("pillion_task_duration_seconds_count{{task=\"{task}\"}} ");
+    let words = format!("{series} ");
     page.lines().find_map(|line| line.strip_prefix(&words)?.parse().ok()).unwrap_or_default()
 }
 

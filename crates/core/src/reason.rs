@@ -215,7 +215,9 @@ impl Reason {
             }
             Self::NoShardsLeft => "no shards are left beside it",
             Self::NodeTooFull => "not enough CPUs or memory on its node",
-            Self::NodeDoesNotMatch => "features, exclusions, GPU type or size of the node do not match",
+            Self::NodeDoesNotMatch => {
+                "features, exclusions, GPU type or size of the node do not match, or it is reserved before the job's time limit"
+            }
             Self::NoDeviceFree => "no device is free",
             Self::AwaitsVerdict => "two like them are being tried",
             Self::BehindOthers => "a job before it in the queue comes first",
@@ -228,7 +230,7 @@ impl Reason {
     pub const fn of_waiting(self) -> &'static str {
         match self {
             Self::NodeDoesNotMatch => {
-                "waits: no device of the pool matches its partition, features, exclusions, GPU type, CPUs, memory and cap"
+                "waits: no device of the pool matches its partition, features, exclusions, GPU type, CPUs, memory and cap, or it is reserved before its time limit"
             }
             Self::Blocked => "waits: the devices that match take nothing now",
             Self::NodeTooFull => {

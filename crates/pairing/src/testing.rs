@@ -137,6 +137,7 @@ pub(crate) fn view(devices: Vec<DeviceView>, waiting: Vec<WaitingJob>) -> Cluste
         memory_mib_free: 1 << 20,
         features: vec!["gpu".to_owned()],
         partitions: vec!["shared".to_owned()],
+        open_seconds: None,
     };
     ClusterView {
         revision: Revision(7),

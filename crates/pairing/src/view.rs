@@ -144,12 +144,21 @@ pub struct NodeView {
     pub features: Vec<String>,
     /// The pool partitions that it stands in.
     pub partitions: Vec<String>,
+    /// So long it is everybody's from now on: then a reservation of others begins, and Slurm starts nobody there who would not have ended;
+    /// absent = for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_seconds: Option<u64>,
 }
 
 impl NodeView {
     /// Whether it has so much at all, whoever is there.
     pub(crate) const fn is_large_enough(&self, (cpus, memory_mib): Demand) -> bool {
         self.cpus >= cpus && self.memory_mib >= memory_mib
+    }
+
+    /// Whether a job with this time limit would be off it before others have it.
+    pub(crate) fn is_open_for(&self, time_limit_seconds: Option<u64>) -> bool {
+        self.open_seconds.is_none_or(|open| time_limit_seconds.is_some_and(|limit| limit <= open))
     }
 
     /// A node that no job is too large for, in a partition of its own name: where a plan is about devices only.
@@ -163,6 +172,7 @@ impl NodeView {
             memory_mib_free: u64::MAX,
             features: Vec::new(),
             partitions: vec![name.to_owned()],
+            open_seconds: None,
         }
     }
 }

@@ -45,7 +45,7 @@ impl Idle {
         let named = named(job);
         let is_open = |place: &Place| named.is_none_or(|all| all.contains(&place.1)) && is_open(place);
         for (place, since) in self.since.iter().filter(|(place, _)| is_open(place)) {
-            if scan.node(&place.0).is_some_and(|node| suits(job, node) && has_room(job, node)) {
+            if scan.node(&place.0).is_some_and(|node| suits(job, node, scan.at) && has_room(job, node)) {
                 by_node.entry(&place.0).or_default().push(*since);
             }
         }
@@ -74,12 +74,13 @@ fn node_count(job: &Job) -> usize {
     mark_of(job).map_or(1, |mark| usize::from(mark.node_count()))
 }
 
-/// Whether Slurm would ever start the job on this node, by what the job asks of nodes.
-pub fn suits(job: &Job, node: &Node) -> bool {
+/// Whether Slurm would start the job on this node at `now` if it were empty, by what the job asks of nodes.
+pub fn suits(job: &Job, node: &Node, now: UnixTime) -> bool {
     let mut features = job.features.split('&').filter(|name| !name.is_empty());
     node.availability == NodeAvailability::Up
         && node.partitions.iter().any(|partition| *partition == job.partition)
         && !job.excluded_nodes.contains(&node.name)
+        && node.is_open_for(job.time_limit_seconds, now)
         && features.all(|name| node.features.iter().any(|has| has == name))
 }
 
@@ -89,14 +90,15 @@ fn has_room(job: &Job, node: &Node) -> bool {
 }
 
 /// What a job's place depends on, so that jobs that ask for the same are looked up once.
-pub type Wish<'a> = (&'a str, &'a str, &'a [NodeName], u32, u64, bool, (usize, usize), Option<&'a GresTypes>);
+pub type Wish<'a> =
+    (&'a str, &'a str, &'a [NodeName], [Option<u64>; 3], bool, (usize, usize), Option<&'a GresTypes>);
 
 /// The wish of a job.
 pub fn wish(job: &Job) -> Wish<'_> {
-    let (cpus, memory_mib) = (job.cpus, job.memory_mib);
+    let amounts = [Some(u64::from(job.cpus)), Some(job.memory_mib), job.time_limit_seconds];
     let (wants_cap, count) = (wants_cap(job), (device_count(job), node_count(job)));
     let named = named(job);
-    (&job.partition, &job.features, &job.excluded_nodes, cpus, memory_mib, wants_cap, count, named)
+    (&job.partition, &job.features, &job.excluded_nodes, amounts, wants_cap, count, named)
 }
 
 /// Whether a job is to run where caps can be set.

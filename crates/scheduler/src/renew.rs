@@ -146,7 +146,7 @@ fn earlier(a: UnixTime, b: UnixTime) -> UnixTime {
 /// Whether some node could run the job, and the agents of all that could do not respond or have no device for it, or can set
 /// no cap where it is to have one: a release would never come.
 fn is_abandoned(job: &Job, scan: &Scan, takes: impl Fn(&NodeName) -> bool) -> bool {
-    let mut suitable = scan.nodes.iter().filter(|node| suits(job, node)).peekable();
+    let mut suitable = scan.nodes.iter().filter(|node| suits(job, node, scan.at)).peekable();
     suitable.peek().is_some() && suitable.all(|node| !takes(&node.name))
 }
 
@@ -239,6 +239,28 @@ mod tests {
         assert_eq!(asks("", "maintenance"), None, "an admin gave it a reservation");
     }
 
+    /// Slurm would not start it there either, and it is to share when the reservation is over.
+    #[test]
+    fn a_node_that_others_have_before_a_job_would_end_is_none_that_stands_free() {
+        let seen = |limit: Option<u64>| {
+            let mut scan = scan_of(Job { time_limit_seconds: limit, ..late() });
+            for node in &mut scan.nodes {
+                node.shards = [(GresType::new("g0"), (100, 0))].into();
+                node.reserved_from = Some(at(NOW + 3600));
+            }
+            let idle = Idle::default().after(&scan_at(NOW - 601, 100)).after(&scan_at(NOW - 599, 0));
+            let progress = Progress {
+                idle: &idle,
+                planned_at: Some(at(NOW)),
+                set_apart: &BTreeMap::new(),
+                bound: BOUND,
+            };
+            due(&scan, progress, |_, _| true).first().map(|(_, begin)| *begin)
+        };
+        assert_eq!(seen(Some(3600)), None, "a device stands free: Slurm starts it");
+        assert_eq!((seen(Some(3601)), seen(None)), (Some(at(NOW + 600)), Some(at(NOW + 600))));
+    }
+
     #[test]
     fn a_job_that_did_not_ask_for_co_location_is_left_to_slurm_for_a_moment() {
         let plain = |submitted: u64| Job {
@@ -329,7 +351,7 @@ mod tests {
     fn who_is_measured_under_a_cap_needs_somebody_who_sets_it() {
         let with = |tenths| {
             let mark = Mark { cap: pillion_core::CapStep::from_tenths(tenths), ..Mark::default() };
-            wish(&Job { mark: Ok(Some(mark)), ..job(JobState::Pending) }).5
+            wish(&Job { mark: Ok(Some(mark)), ..job(JobState::Pending) }).4
         };
         assert_eq!((with(3), with(10), with(0)), (true, true, false));
     }

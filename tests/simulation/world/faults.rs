@@ -4,9 +4,9 @@ use super::{Stays, World, is_outside};
 use crate::faulty::Lost;
 use crate::node::Work;
 use crate::users::Users;
-use pillion_core::{JobStart, SlurmJobId, UnixTime};
+use pillion_core::{JobStart, NodeName, SlurmJobId, UnixTime};
 use pillion_memory_store::{Backup, FailWhen};
-use pillion_slurm::JobState;
+use pillion_slurm::{JobState, Reservation};
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl World {
     pub(super) fn fault(&mut self) {
         let place = self.below(self.nodes.len());
         let name = self.nodes[place].name.clone();
-        match self.below(16) {
+        match self.below(17) {
             0 => {
                 self.schedulers.clear();
                 self.start_scheduler();
@@ -182,8 +182,18 @@ impl World {
                 self.note(format!("clock of {name} off by {seconds:.1} s"));
             }
             14 | 15 => self.forget_stored(),
+            16 => self.reserve(name),
             _ => {}
         }
+    }
+
+    /// An admin reserves a node for others: jobs have no time limits here, so that nobody is started there from now on.
+    fn reserve(&mut self, name: NodeName) {
+        let (ahead, length) = (self.rng.random_range(0..200), self.rng.random_range(30..300));
+        let starts_at = self.now + Duration::from_secs(ahead);
+        let ends_at = starts_at + Duration::from_secs(length);
+        self.note(format!("{name} is reserved in {ahead} s, for {length} s"));
+        self.slurm.set_reservations(vec![Reservation { nodes: vec![name], starts_at, ends_at }]);
     }
 
     fn lost(&mut self) -> Lost {
@@ -232,6 +242,7 @@ impl World {
         self.slurm.set_down(false);
         self.slurm.refuse_partition_updates(0);
         self.slurm.set_user_jobs_max(None);
+        self.slurm.set_reservations(Vec::new());
         self.schedulers.truncate(1);
         if self.schedulers.is_empty() {
             self.start_scheduler();

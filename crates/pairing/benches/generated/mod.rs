@@ -145,6 +145,7 @@ pub(crate) fn view(workloads: Workloads, job_count: u32, device_count: u32, busy
         memory_mib_free: 2 << 20,
         features: vec!["gpu".to_owned()],
         partitions: vec!["shared".to_owned()],
+        open_seconds: None,
     };
     ClusterView {
         revision: Revision(1),

@@ -218,6 +218,7 @@ pub(crate) fn matches_device(job: &WaitingJob, node: &NodeView, device: &DeviceV
         && job.features.iter().all(|feature| node.features.contains(feature))
         && !job.excluded_nodes.contains(&node.name)
         && node.is_large_enough(job.demand())
+        && node.is_open_for(job.time_limit_seconds)
         && (job.solo_cap.is_none() || device.mechanism.can_cap())
         && job.gpu_type.as_ref().is_none_or(|wanted| device.gpu_types.contains(wanted))
 }

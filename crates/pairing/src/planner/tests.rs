@@ -262,6 +262,24 @@ fn nothing_is_started_where_something_is_blocked_or_does_not_match() {
     assert_eq!(with(&|view| view.waiting[0].memory_mib = 1 << 23), Reason::NodeDoesNotMatch);
 }
 
+/// As it was: each of them was given a device, which stood empty until Slurm's refusal was taken for what it is, and then the next.
+#[test]
+fn who_would_not_have_ended_before_a_reservation_is_planned_elsewhere_or_waits() {
+    let on = |node: &str, limit: Option<u64>| {
+        let devices = ["n1", "n2"].map(|node| DeviceView { node: NodeName::new(node), ..device("g0", Mps) });
+        let waiting = vec![WaitingJob { time_limit_seconds: limit, ..job(1, "heavy") }];
+        let mut view = view(devices.to_vec(), waiting);
+        view.nodes[0].open_seconds = Some(3600);
+        view.nodes[1].open_seconds = Some(if node == "n2" { 7200 } else { 60 });
+        let plan = planned(&view);
+        let place = plan.pairings.first().map(|pairing| pairing.node.to_string());
+        place.unwrap_or_else(|| format!("{:?}", reason(&plan, 1)))
+    };
+    assert_eq!(on("n1", Some(3600)), "n1");
+    assert_eq!(on("n2", Some(3601)), "n2");
+    assert_eq!([on("n1", Some(3601)), on("n2", None)], ["NodeDoesNotMatch"; 2]);
+}
+
 /// As it was: each of such jobs kept a node, and whoever came behind them found none.
 #[test]
 fn a_node_is_not_kept_for_jobs_that_it_is_too_small_for() {

@@ -255,5 +255,6 @@ fn node_view(node: &super::PoolNode) -> NodeView {
         memory_mib_free: node.memory_mib_free,
         features: Vec::new(),
         partitions: vec![PARTITION.to_owned()],
+        open_seconds: None,
     }
 }

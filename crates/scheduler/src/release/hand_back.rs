@@ -174,6 +174,6 @@ fn is_its_turn(job: &Job, turn: &LetGo, scan: &Scan) -> bool {
             None => node.shards.keys().any(is_unbooked),
         }
     };
-    let free_count = scan.nodes.iter().filter(|node| suits(job, node)).filter(is_free).count();
+    let free_count = scan.nodes.iter().filter(|node| suits(job, node, scan.at)).filter(is_free).count();
     waits && held_reason(job, scan).is_none() && free_count >= usize::from(mark.node_count())
 }

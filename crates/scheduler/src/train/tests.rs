@@ -278,6 +278,7 @@ fn view() -> ClusterView {
             memory_mib_free: 1000,
             features: Vec::new(),
             partitions: vec!["shared".into()],
+            open_seconds: None,
         }],
         devices: vec![DeviceView {
             node: NodeName::new("n1"),

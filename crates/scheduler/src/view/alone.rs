@@ -48,7 +48,7 @@ pub(super) fn alone_claims(planned: &BTreeSet<SlurmJobId>, sources: Sources<'_>)
 }
 
 /// What of a job says on which nodes it may run.
-type Asked<'a> = (&'a str, &'a str, [&'a [NodeName]; 2], (u32, u64));
+type Asked<'a> = (&'a str, &'a str, [&'a [NodeName]; 2], (u32, u64, Option<u64>));
 
 /// Where jobs can run by what they ask of nodes. Many ask for the same.
 struct Places<'a> {
@@ -63,9 +63,10 @@ impl<'a> Places<'a> {
 
     /// Empty: on every node. `None`: on none that is up.
     fn of(&mut self, job: &'a Job) -> Option<Vec<NodeName>> {
-        let Job { partition, features, excluded_nodes, required_nodes, memory_mib, .. } = job;
+        let Job { partition, features, excluded_nodes, required_nodes, .. } = job;
+        let amounts = (cpus_of_one_node(job), job.memory_mib, job.time_limit_seconds);
         let named: [&[NodeName]; 2] = [excluded_nodes, required_nodes];
-        let asked = (partition.as_str(), features.as_str(), named, (cpus_of_one_node(job), *memory_mib));
+        let asked = (partition.as_str(), features.as_str(), named, amounts);
         self.known.entry(asked).or_insert_with(|| can_run_on(job, self.scan)).clone()
     }
 }
@@ -78,7 +79,8 @@ fn can_run_on(job: &Job, scan: &Scan) -> Option<Vec<NodeName>> {
     let is_large_enough =
         |node: &Node| cpus_of_one_node(job) <= node.cpus && job.memory_mib <= node.memory_mib;
     let nodes = scan.nodes.iter();
-    let nodes = nodes.filter(|node| is_named(&node.name) && suits(job, node) && is_large_enough(node));
+    let nodes =
+        nodes.filter(|node| is_named(&node.name) && suits(job, node, scan.at) && is_large_enough(node));
     let nodes: Vec<NodeName> = nodes.map(|node| node.name.clone()).collect();
     match nodes.len() {
         0 => None,

@@ -131,7 +131,16 @@ fn node_view(node: &Node, here: &[Tenancy<'_>], sources: Sources<'_>) -> NodeVie
             .saturating_sub(unbooked.iter().map(|job| job.memory_mib).sum()),
         features: node.features.clone(),
         partitions: node.partitions.clone(),
+        open_seconds: node.reserved_from.map(|from| open_seconds(from, sources.scan.at)),
     }
+}
+
+/// A release may take so long until Slurm starts the job, whose time begins then.
+const STARTS_WITHIN_SECONDS: u64 = 30;
+
+/// How long a job that is planned now may run on a node that is reserved from then on.
+fn open_seconds(from: UnixTime, now: UnixTime) -> u64 {
+    from.epoch().saturating_sub(now.epoch()).saturating_sub(STARTS_WITHIN_SECONDS)
 }
 
 fn device_views<'a>(

@@ -129,7 +129,8 @@ fn free_beside(
     node_of.iter().map(count).collect()
 }
 
-/// Nodes that are the same to every class: by partitions, features, how large they are, and who excludes them by name.
+/// Nodes that are the same to every class: by partitions, features, how large they are, for how long they are everybody's, and who
+/// excludes them by name.
 fn alike_nodes(
     nodes: &TiSlice<NodeIndex, NodeView>,
     classes: &TiSlice<ClassIndex, &WaitingJob>,
@@ -142,8 +143,8 @@ fn alike_nodes(
         }
     }
     let (group_of, _) = grouped::<_, _, usize>(nodes, |node| {
-        let NodeView { name, partitions, features, cpus, memory_mib, .. } = node;
-        (partitions, features, cpus, memory_mib, excluded_by.get(name))
+        let NodeView { name, partitions, features, cpus, memory_mib, open_seconds, .. } = node;
+        (partitions, features, cpus, memory_mib, open_seconds, excluded_by.get(name))
     });
     group_of.into()
 }

@@ -76,8 +76,8 @@ pub(super) fn waiting(job: &WaitingJob, wait: Wait, apart: Option<&NodeName>) ->
     let same = if is_several && job.device_count > 1 { ", the same ones of each" } else { "" };
     let why = match wait {
         Wait::NoNodeHasSoMany => {
-            let what =
-                "of the pool that match its partition, features, exclusions, GPU type, CPUs and memory";
+            let what = "of the pool that match its partition, features, exclusions, GPU type, CPUs and memory, and are not \
+                        reserved before its time limit,";
             return format!("waits: {} {what} have {gpus}{same}", few(job.node_count));
         }
         Wait::Closed => format!("waits: of the nodes that match, none takes a job of {gpus} now"),
