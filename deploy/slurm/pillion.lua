@@ -228,7 +228,7 @@ function M.read_heartbeat()
   file:close()
   local epoch, bound, mode = string.match(text, "^pillion1 epoch=(%d+) bound=(%d+) mode=(%l+)\n")
   if not epoch then return nil end
-  local beat = { epoch = tonumber(epoch), bound = tonumber(bound), mode = mode, pools = {} }
+  local beat = { epoch = tonumber(epoch), bound = tonumber(bound), mode = mode, pools = {}, per_gpu = {} }
   beat.slowdown = parse_slowdown(string.match(text, "\nslowdown=([%d.]+)\n") or "")
   for line in string.gmatch(text, "[^\n]+") do
     local pool = parse_pool(line)
@@ -253,6 +253,8 @@ function M.read_heartbeat()
     local opened, open = string.match(line, "^open=(%S+) (%d+)$")
     local opening = pool_of(beat, opened)
     if opening then opening.open = tonumber(open) end
+    local giving, cpus_per_gpu, memory_per_gpu = string.match(line, "^per_gpu=(%S+) cpus=(%d+) memory_mib=(%d+)$")
+    if giving then beat.per_gpu[giving] = { cpus = tonumber(cpus_per_gpu), memory_mib = tonumber(memory_per_gpu) } end
   end
   return beat
 end
@@ -421,10 +423,19 @@ local function per_gpu(text)
   return items[1].count
 end
 
--- CPUs and memory, with what was asked for by GPU folded in: {cpus, memory_mib, set = {field = value}}.
-local function sizes(job, gpu_count)
+-- CPUs and memory, with what was asked for by GPU folded in: {cpus, memory_mib, set = {field = value}}. `given_by_gpu`: what the site
+-- gives by GPU where nothing is asked for, nil for nothing. Slurm gives it to jobs of GPUs, and of shards it has none.
+local function sizes(job, gpu_count, given_by_gpu)
   local cpus_per_gpu, memory_per_gpu = per_gpu(job.cpus_per_tres), per_gpu(job.mem_per_tres)
   if cpus_per_gpu == false or memory_per_gpu == false then return nil, "it asks for CPUs or memory by another GRES" end
+  local by_site = given_by_gpu or {}
+  local site_cpus = not (cpus_per_gpu or given(job.cpus_per_task)) and (by_site.cpus or 0) > 0 and by_site.cpus or nil
+  local asks_for_memory = memory_per_gpu or job.min_mem_per_node or job.min_mem_per_cpu
+  local site_memory = not asks_for_memory and (by_site.memory_mib or 0) > 0 and by_site.memory_mib or nil
+  if (site_cpus or site_memory) and (node_count(job) or 1) > 1 then
+    return nil, "CPUs or memory are given by GPU here, and of several nodes only Slurm can do that; write --cpus-per-task and --mem"
+  end
+  cpus_per_gpu, memory_per_gpu = cpus_per_gpu or site_cpus, memory_per_gpu or site_memory
   cpus_per_gpu = cpus_per_gpu and cpus_per_gpu * gpu_count
   memory_per_gpu = memory_per_gpu and memory_per_gpu * gpu_count
   local tasks = given(job.num_tasks) or 1
@@ -863,9 +874,9 @@ local function manage(job, part_list, option, pools, beat, now)
     if option.cap then return false, "a job with cap= is measured alone, and a guest makes room" end
     if job.requeue == 0 then return false, "a guest is started again where somebody needs its GPU; leave out --no-requeue" end
   end
-  local size, no_size = sizes(job, gpu.count)
-  if not size then return false, no_size end
   local names = named_partitions(job.partition, part_list)
+  local size, no_size = sizes(job, gpu.count, beat.per_gpu[names[1]])
+  if not size then return false, no_size end
   for _, name in ipairs(names) do
     -- A partition that the user cannot use: Slurm will say so better.
     if not part_list[name] then return false, "it names a partition that is not open to you" end
@@ -908,7 +919,7 @@ local function admit_plain(job, part_list, names, pool, beat, now)
   -- It has no part in what is shared.
   if is_without and (given(job.shared) or slurm.JOB_SHARED_OK) == slurm.JOB_SHARED_OK then return true end
   if not gpu then return false, no_gpu end
-  local size, no_size = sizes(job, gpu.count)
+  local size, no_size = sizes(job, gpu.count, beat.per_gpu[pool.partition])
   if not size then return false, no_size end
   local why = why_not_plain(job, gpu, size, pool, part_list[pool.partition] or {}, #names)
   if why then return false, why end

@@ -12,6 +12,7 @@
 //! plain=shared waiting=2
 //! colocate=shared on
 //! open=shared 4
+//! per_gpu=gpu cpus=8 memory_mib=16000
 //! ```
 //!
 //! A line that lua does not know it passes over, so that one of a later release does no harm.
@@ -114,6 +115,8 @@ pub struct Heartbeat {
     pub slowdown_ratio_max: Option<SlowdownRatio>,
     /// Where jobs may be routed, in order of preference.
     pub pools: Vec<PoolAbility>,
+    /// What jobs of these partitions get by GPU where they ask for nothing, by name: CPUs and MiB, 0 = nothing.
+    pub per_gpu: Vec<(String, u32, u64)>,
 }
 
 impl Heartbeat {
@@ -162,6 +165,9 @@ impl Heartbeat {
             }
             let _ = writeln!(text, "open={} {}", pool.partition, pool.open_device_count);
         }
+        for (partition, cpus, memory_mib) in &self.per_gpu {
+            let _ = writeln!(text, "per_gpu={partition} cpus={cpus} memory_mib={memory_mib}");
+        }
         text
     }
 }
@@ -191,6 +197,7 @@ mod tests {
             mode: Mode::Active,
             slowdown_ratio_max: SlowdownRatio::try_promise(1.25).ok(),
             pools: vec![pool],
+            per_gpu: vec![("gpu".into(), 8, 16_000)],
         };
         assert_eq!(
             heartbeat.render(),
@@ -202,7 +209,8 @@ mod tests {
              shape=shared g0,g1\n\
              plain=shared waiting=2\n\
              colocate=shared on\n\
-             open=shared 4\n"
+             open=shared 4\n\
+             per_gpu=gpu cpus=8 memory_mib=16000\n"
         );
     }
 }

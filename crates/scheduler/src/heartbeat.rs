@@ -11,7 +11,7 @@ use pillion_core::device::DeviceDescription;
 use pillion_core::heartbeat::{Heartbeat, Mode, NodeClass, PoolAbility};
 use pillion_core::link::Link;
 use pillion_core::{GresType, GresTypes, NodeName};
-use pillion_slurm::{Job, Node, NodeAvailability};
+use pillion_slurm::{GpuDefaults, Job, Node, NodeAvailability};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -56,12 +56,19 @@ impl Beat {
                 .iter()
                 .map(|name| ability(name, &scan, (&agents, open.keys()), settings))
                 .collect(),
+            per_gpu: per_gpu(&context.board().gpu_defaults),
         };
         replace(path, &heartbeat.render())
             .map_err(|source| TickError::File { path: path.clone(), source })?;
         context.board_mut().heartbeat_at = Some(now);
         Ok(())
     }
+}
+
+fn per_gpu(defaults: &BTreeMap<String, GpuDefaults>) -> Vec<(String, u32, u64)> {
+    let amounts = |all: &GpuDefaults| (all.cpus.unwrap_or(0), all.memory_mib.unwrap_or(0));
+    let rows = defaults.iter().map(|(name, all)| (name, amounts(all)));
+    rows.map(|(name, (cpus, memory_mib))| (name.clone(), cpus, memory_mib)).collect()
 }
 
 /// `open`: the devices that take tenants.
@@ -231,6 +238,13 @@ mod tests {
         let open = [(NodeName::new("n1"), GresType::new("g0")), (NodeName::new("n9"), GresType::new("g0"))];
         let count = |partition, scan| open_count(partition, scan, open.iter());
         assert_eq!((count("shared", &up), count("other", &up), count("shared", &down)), (1, 0, 0));
+    }
+
+    #[test]
+    fn what_partitions_give_by_gpu_is_told_with_nothing_as_zero() {
+        let of = |cpus, memory_mib| GpuDefaults { cpus, memory_mib };
+        let all = [("a".to_owned(), of(Some(8), None)), ("b".to_owned(), of(None, Some(16_000)))];
+        assert_eq!(per_gpu(&all.into()), [("a".to_owned(), 8, 0), ("b".to_owned(), 0, 16_000)]);
     }
 
     /// As it was: plain jobs of one partition started at once on what was set apart for who waited in the other.

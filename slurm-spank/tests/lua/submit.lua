@@ -252,6 +252,40 @@ S.test("CPUs and memory by GPU are folded in", function()
   S.equal(values.min_cpus, 4)
 end)
 
+-- As it was: who wrote nothing had one CPU in the pool, and eight beside it.
+S.test("what the site gives by GPU is given where nothing is asked for", function()
+  local GIVES = "per_gpu=gpu cpus=6 memory_mib=3000"
+  local function sizes(fields, line)
+    S.beat(0, "active", S.POOL, S.SHAPE, line or GIVES)
+    local job, values = S.batch(with(fields))
+    S.equal(submit(job), slurm.SUCCESS)
+    return { values.cpus_per_task, values.min_cpus, values.min_mem_per_node }
+  end
+  local function same(fields, line, cpus_per_task, min_cpus, memory)
+    local found = sizes(fields, line)
+    S.equal(found[1], cpus_per_task)
+    S.equal(found[2], min_cpus)
+    S.equal(found[3], memory)
+  end
+  local untouched = sizes({}, "per_gpu=other cpus=6 memory_mib=3000")
+  same({}, nil, 6, 6, 3000)
+  same({ partition = "long,gpu" }, nil, untouched[1], untouched[2], untouched[3])
+  same({}, "per_gpu=gpu cpus=6 memory_mib=0", 6, 6, untouched[3])
+  same({}, "per_gpu=gpu cpus=0 memory_mib=3000", untouched[1], untouched[2], 3000)
+  same({ tres_per_node = "gres/gpu:2" }, "per_gpu=gpu cpus=3 memory_mib=1000", 6, 6, 2000)
+  same({ cpus_per_task = 1 }, nil, 1, untouched[2], 3000)
+  same({ num_tasks = 8, max_nodes = 1 }, nil, untouched[1], 8, 3000)
+  same({ cpus_per_tres = "gres/gpu:2", mem_per_tres = "gres/gpu:500" }, nil, 2, 2, 500)
+  same({ min_mem_per_node = 200 }, nil, 6, 6, 200)
+  same({ min_mem_per_node = 0 }, nil, 6, 6, 0)
+  S.beat(0, "active", S.POOL, S.SHAPE, "per_gpu=gpu cpus=60 memory_mib=0")
+  assert_untouched("more than any node has", GPU, nil, "too few CPUs")
+  local several = { tres_per_node = "gres/gpu:2", min_nodes = 2, max_nodes = 2 }
+  S.beat(0, "active", S.POOL, S.SHAPE, GIVES)
+  assert_untouched("on several nodes", several, nil, "write --cpus-per-task and --mem")
+  S.beat()
+end)
+
 S.test("the user's own begin is kept where it is later", function()
   local later = os.time() + 7200
   local values = assert_managed("later", with({ begin_time = later }))

@@ -19,7 +19,7 @@ use super::facts::Facts;
 use super::finding::Finding;
 
 /// Every check, in the order in which a site is set up.
-pub const ALL: [fn(&Facts) -> Vec<Finding>; 43] = [
+pub const ALL: [fn(&Facts) -> Vec<Finding>; 42] = [
     identity::config,
     munge::munge,
     slurm::version,
@@ -41,7 +41,6 @@ pub const ALL: [fn(&Facts) -> Vec<Finding>; 43] = [
     pool::preemption,
     pool::exclusive,
     pool::over_subscribe,
-    pool::gpu_defaults,
     limits::twins,
     slurm::job_submit_plugins,
     lua::module,

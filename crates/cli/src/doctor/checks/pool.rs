@@ -251,29 +251,3 @@ pub(super) fn over_subscribe(facts: &Facts) -> Vec<Finding> {
         })
     })
 }
-
-/// What Slurm gives by GPU where a user says nothing, it does not give to a job in the pool: shards are no GPUs.
-pub(super) fn gpu_defaults(facts: &Facts) -> Vec<Finding> {
-    let check = Check("gpu-defaults");
-    let (conf, partitions) = match (&facts.slurm_conf, &facts.partitions) {
-        (Ok(conf), Ok(partitions)) => (conf, partitions),
-        (Err(why), _) | (_, Err(why)) => return vec![check.skip(why)],
-    };
-    let is_by_gpu = |defaults: &str| defaults.to_ascii_lowercase().contains("pergpu");
-    let mut names: Vec<String> = partitions
-        .iter()
-        .filter(|partition| is_by_gpu(&partition.job_defaults))
-        .map(|partition| format!("partition {}", partition.name))
-        .collect();
-    names.extend(is_by_gpu(conf.get("JobDefaults")).then(|| "slurm.conf".to_owned()));
-    if names.is_empty() {
-        return vec![check.ok("no CPUs or memory are given by GPU where a job asks for none")];
-    }
-    vec![check.warn(
-        format!(
-            "JobDefaults of {} give CPUs or memory by GPU: a job in the pool has shards, and gets none of it",
-            listed(names)
-        ),
-        "tell users of the pool to write --cpus-per-task and --mem, or --cpus-per-gpu and --mem-per-gpu",
-    )]
-}

@@ -160,7 +160,7 @@ const BROKEN_SLURM: [Broken; 16] = [
     }),
 ];
 
-const BROKEN_POOL: [Broken; 18] = [
+const BROKEN_POOL: [Broken; 16] = [
     ("pool-partitions", FAIL, "pool partition sharde does not exist", "correct pool.partitions", |f| {
         f.config.pool.partitions = vec!["sharde".to_owned()];
     }),
@@ -220,18 +220,6 @@ const BROKEN_POOL: [Broken; 18] = [
             partition_of(f).over_subscribe = "FORCE:4".to_owned();
         },
     ),
-    (
-        "gpu-defaults",
-        WARN,
-        "JobDefaults of partition shared give CPUs or memory by GPU",
-        "--cpus-per-task",
-        |f| {
-            partition_of(f).job_defaults = "DefCpuPerGPU=8,DefMemPerGPU=16000".to_owned();
-        },
-    ),
-    ("gpu-defaults", WARN, "JobDefaults of slurm.conf give CPUs or memory by GPU", "--cpus-per-gpu", |f| {
-        f.slurm_conf = Ok(conf(&[("JobDefaults", "DefMemPerGPU=16000")]));
-    }),
 ];
 
 const BROKEN_FILES: [Broken; 17] = [
