@@ -19,6 +19,7 @@ mod first_runs;
 mod gangs;
 mod gangs_faults;
 mod gangs_share;
+mod gpu_defaults;
 mod guests;
 mod guides;
 mod harness;

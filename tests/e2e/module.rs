@@ -41,6 +41,7 @@ pub(crate) fn beat(cluster: &Cluster) {
         mode: Mode::Active,
         slowdown_ratio_max: None,
         pools: vec![pool],
+        per_gpu: Vec::new(),
     };
     let path = heartbeat(cluster);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
