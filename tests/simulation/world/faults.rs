@@ -158,13 +158,7 @@ impl World {
                 self.follow_slurm();
                 self.slurm.set_node_flag(&name, None);
             }
-            9 if self.rng.random_bool(0.3) => {
-                let seconds = self.rng.random_range(30..400);
-                self.note(format!("nothing runs for {seconds} s"));
-                for _ in 0..seconds {
-                    self.pass(Duration::from_secs(1));
-                }
-            }
+            9 if self.rng.random_bool(0.3) => self.stand_still(),
             10 if !self.is_slurmctld_down => self.kill_slurmctld(),
             11 => {
                 let count = self.rng.random_range(1..4);
@@ -184,6 +178,14 @@ impl World {
             14 | 15 => self.forget_stored(),
             16 => self.reserve(name),
             _ => {}
+        }
+    }
+
+    fn stand_still(&mut self) {
+        let seconds = self.rng.random_range(30..400);
+        self.note(format!("nothing runs for {seconds} s"));
+        for _ in 0..seconds {
+            self.pass(Duration::from_secs(1));
         }
     }
 
