@@ -212,6 +212,17 @@ local function parse_pool(line)
   }
 end
 
+-- How much of each other GRES a node has, by name and by name:type; nil where nobody tells.
+local function gres_of(text)
+  if not text then return nil end
+  local counts = {}
+  for _, item in ipairs(split(text, ",")) do
+    local name, count = string.match(item, "^(.+):(%d+)$")
+    if name then counts[name] = tonumber(count) end
+  end
+  return counts
+end
+
 -- What the heartbeat says of a pool; nil for nothing.
 local function pool_of(beat, name)
   for _, pool in ipairs(beat and beat.pools or {}) do
@@ -235,12 +246,13 @@ function M.read_heartbeat()
     if pool then beat.pools[#beat.pools + 1] = pool end
     local partition, shape = string.match(line, "^shape=(%S+) ([%w_,-]+)$")
     local mixed, names = string.match(line, "^models=(%S+) ?(%S*)$")
-    local stands_in, count, cpus, memory, features =
-      string.match(line, "^nodes=(%S+) count=(%d+) cpus=(%d+) memory_mib=(%d+) features=(%S*)$")
+    local stands_in, count, cpus, memory, features, more =
+      string.match(line, "^nodes=(%S+) count=(%d+) cpus=(%d+) memory_mib=(%d+) features=(%S*)(.*)$")
     local holding = pool_of(beat, stands_in)
     if holding then
       holding.nodes[#holding.nodes + 1] =
-        { count = tonumber(count), cpus = tonumber(cpus), memory_mib = tonumber(memory), features = split(features, ",") }
+        { count = tonumber(count), cpus = tonumber(cpus), memory_mib = tonumber(memory), features = split(features, ","),
+          scratch_mib = tonumber(string.match(more, " scratch_mib=(%d+)")), gres = gres_of(string.match(more, " gres=(%S*)$")) }
     end
     local admits, waiting = string.match(line, "^plain=(%S+) waiting=(%d+)$")
     local shaped, admitting = pool_of(beat, partition), pool_of(beat, admits)
@@ -600,14 +612,28 @@ local function listed_count(list)
   return count
 end
 
+local BINARY = { K = 2 ^ 10, M = 2 ^ 20, G = 2 ^ 30, T = 2 ^ 40 }
+
+-- Whether a node of this class has so much of other GRES (lscratch:100G,nic:x:2); true where nobody tells.
+local function has_gres(class, other)
+  for _, item in ipairs(class.gres and parse_tres(other) or {}) do
+    local number, unit = string.match(item.kind or "", "^(%d+)([KMGT])$")
+    local name = item.kind and not number and item.name .. ":" .. item.kind or item.name
+    local count = number and tonumber(number) * BINARY[unit] or item.count
+    if count > (class.gres[name] or 0) then return false end
+  end
+  return true
+end
+
 -- Whether as many nodes as the job asks for have all that it asks of each; true where nobody tells. Slurm refuses a job that no nodes could
 -- ever run.
-local function has_nodes_for(job, size, pool)
+local function has_nodes_for(job, gpu, size, pool)
   if #pool.nodes == 0 then return true end
   local excluded = listed_count(text_of(job.exc_nodes) or "")
   local fit = 0
   for _, class in ipairs(pool.nodes) do
     local is_large_enough = class.cpus >= size.cpus and class.memory_mib >= size.memory_mib
+      and (given(job.pn_min_tmp_disk) or 0) <= (class.scratch_mib or math.huge) and has_gres(class, gpu.other)
     if is_large_enough and has_features(job, class.features) then fit = fit + class.count end
   end
   -- Nobody says whether those that it excludes are among them.
@@ -634,8 +660,8 @@ local function choose_pool(job, gpu, size, limit, pools, part_list)
     if part then
       why = why_closed(job, part) or why_too_small(job, gpu, size, pool, part) or select(2, limit_in(part, limit))
       -- Where its user named this partition himself Slurm tells him, and nobody is refused for what only may be.
-      if not why and not contains(split(job.partition or "", ","), pool.partition) and not has_nodes_for(job, size, pool) then
-        why = "may have too few nodes with all that it asks of each (-N, -C, -x, CPUs, memory)"
+      if not why and not contains(split(job.partition or "", ","), pool.partition) and not has_nodes_for(job, gpu, size, pool) then
+        why = "may have too few nodes with all that it asks of each (-N, -C, -x, CPUs, memory, --tmp, other GRES)"
       end
     end
     if not why then return pool end

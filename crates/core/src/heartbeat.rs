@@ -19,6 +19,7 @@
 
 use crate::gres_types::GresTypes;
 use crate::units::SlowdownRatio;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// A heartbeat older than this is no heartbeat.
@@ -70,6 +71,23 @@ pub struct NodeClass {
     pub memory_mib: u64,
     /// All that each has.
     pub features: Vec<String>,
+    /// What each has of other GRES, by name and by `name:type`; `None`: some of it cannot be counted.
+    pub other_gres: Option<BTreeMap<String, u64>>,
+    /// Scratch space in MiB, the same of each.
+    pub scratch_mib: u64,
+}
+
+impl NodeClass {
+    /// Its words in the file. Other GRES come last, and are left out where they cannot be counted.
+    fn render(&self) -> String {
+        let Self { cpus, memory_mib, features, other_gres, scratch_mib } = self;
+        let features = features.join(",");
+        let head =
+            format!("cpus={cpus} memory_mib={memory_mib} features={features} scratch_mib={scratch_mib}");
+        let Some(gres) = other_gres else { return head };
+        let gres: Vec<String> = gres.iter().map(|(name, count)| format!("{name}:{count}")).collect();
+        format!("{head} gres={}", gres.join(","))
+    }
 }
 
 /// One pool partition, by what its largest node can run.
@@ -142,13 +160,7 @@ impl Heartbeat {
                 pool.gpu_types.join(",")
             );
             for (class, count) in &pool.nodes {
-                let NodeClass { cpus, memory_mib, features } = class;
-                let _ = writeln!(
-                    text,
-                    "nodes={} count={count} cpus={cpus} memory_mib={memory_mib} features={}",
-                    pool.partition,
-                    features.join(",")
-                );
+                let _ = writeln!(text, "nodes={} count={count} {}", pool.partition, class.render());
             }
             if let Some(of_some) = &pool.gpu_types_of_some {
                 let models = format!("models={} {}", pool.partition, of_some.join(","));
@@ -178,12 +190,21 @@ mod tests {
 
     #[test]
     fn renders_one_line_a_pool_and_a_shape() {
+        let gres =
+            [("lscratch", 500), ("nic", 4), ("nic:x", 2)].map(|(name, count)| (name.to_owned(), count));
+        let class = NodeClass {
+            cpus: 64,
+            memory_mib: 515_000,
+            features: vec!["a100".into()],
+            other_gres: Some(gres.into()),
+            scratch_mib: 900,
+        };
         let pool = PoolAbility {
             partition: "shared".into(),
             cpus: 64,
             memory_mib: 515_000,
             features: vec!["a100".into(), "nvlink".into()],
-            nodes: vec![(NodeClass { cpus: 64, memory_mib: 515_000, features: vec!["a100".into()] }, 2)],
+            nodes: vec![(class.clone(), 2), (NodeClass { other_gres: None, ..class }, 1)],
             gpu_types: vec!["a100".into()],
             gpu_types_of_some: Some(vec!["a100".into()]),
             shapes: vec!["g0,g1".parse().unwrap()],
@@ -204,7 +225,8 @@ mod tests {
             "pillion1 epoch=1700000000 bound=600 mode=active\n\
              slowdown=1.250\n\
              pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100\n\
-             nodes=shared count=2 cpus=64 memory_mib=515000 features=a100\n\
+             nodes=shared count=2 cpus=64 memory_mib=515000 features=a100 scratch_mib=900 gres=lscratch:500,nic:4,nic:x:2\n\
+             nodes=shared count=1 cpus=64 memory_mib=515000 features=a100 scratch_mib=900\n\
              models=shared a100\n\
              shape=shared g0,g1\n\
              plain=shared waiting=2\n\

@@ -101,8 +101,14 @@ fn ability<'a>(
 fn classes(nodes: &[&Node]) -> Vec<(NodeClass, usize)> {
     let mut counts: BTreeMap<NodeClass, usize> = BTreeMap::new();
     for node in nodes {
-        let Node { cpus, memory_mib, features, .. } = node;
-        let class = NodeClass { cpus: *cpus, memory_mib: *memory_mib, features: features.clone() };
+        let Node { cpus, memory_mib, features, other_gres, scratch_mib, .. } = node;
+        let class = NodeClass {
+            cpus: *cpus,
+            memory_mib: *memory_mib,
+            features: features.clone(),
+            other_gres: other_gres.clone(),
+            scratch_mib: *scratch_mib,
+        };
         *counts.entry(class).or_default() += 1;
     }
     if counts.len() > CLASSES_MAX { Vec::new() } else { counts.into_iter().collect() }

@@ -169,6 +169,8 @@ pub(crate) fn node(availability: NodeAvailability) -> Node {
         shards: BTreeMap::new(),
         gpus: BTreeMap::new(),
         address: "127.0.0.1".to_owned(),
+        other_gres: Some(BTreeMap::new()),
+        scratch_mib: 0,
         slurmd_started_at: None,
         reserved_from: None,
     }

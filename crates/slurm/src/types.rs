@@ -353,6 +353,10 @@ pub struct Node {
     pub shards: BTreeMap<GresType, (u32, u32)>,
     /// Whole GPUs of each GRES type: (total, used).
     pub gpus: BTreeMap<GresType, (u32, u32)>,
+    /// Other GRES that jobs may have of it, by name and by `name:type`; `None`: it has some that cannot be counted (`no_consume`).
+    pub other_gres: Option<BTreeMap<String, u64>>,
+    /// Scratch space in MiB (`TmpDisk`): what `--tmp` is held against.
+    pub scratch_mib: u64,
     /// When slurmd started there.
     pub slurmd_started_at: Option<UnixTime>,
     /// When the next reservation begins that keeps all of it from whoever does not ask for that; `None`: none is known. Nobody is started

@@ -423,6 +423,29 @@ S.test("a job goes to the pool only where some nodes have all that it asks for",
   S.beat(0, "active", S.POOL)
 end)
 
+S.test("other GRES and scratch space are looked for on the pool's nodes", function()
+  local class, few = "nodes=shared count=2 cpus=8 memory_mib=8000 features=", "--tmp, other GRES"
+  S.beat(0, "active", S.POOL, S.SHAPE, class .. " scratch_mib=500 gres=lscratch:1073741824,nic:4,nic:x:2")
+  local function gres(more) return { tres_per_node = "gres/gpu:1," .. more } end
+  for _, has in ipairs({ "gres/lscratch:100", "gres/lscratch:1G", "gres/nic:4", "gres/nic", "gres/nic:x:2", "gres/nic:x" }) do
+    assert_managed(has, gres(has))
+  end
+  for _, lacks in ipairs({ "gres/lscratch:2G", "gres/nic:5", "gres/nic:x:3", "gres/nic:y:1", "gres/fpga", "gres/fpga:1" }) do
+    assert_untouched(lacks, gres(lacks), nil, few)
+  end
+  assert_managed("as much as there is", with({ pn_min_tmp_disk = 500 }))
+  assert_managed("no --tmp", with({ pn_min_tmp_disk = slurm.NO_VAL }))
+  assert_untouched("more than there is", with({ pn_min_tmp_disk = 501 }), nil, few)
+  S.beat(0, "active", S.POOL, S.SHAPE, class .. " scratch_mib=500 gres=")
+  assert_untouched("there are none", gres("gres/nic"), nil, few)
+  -- That cannot be counted, and by a scheduler of before.
+  for _, line in ipairs({ class .. " scratch_mib=500", class }) do
+    S.beat(0, "active", S.POOL, S.SHAPE, line)
+    assert_managed("nobody tells", gres("gres/fpga"))
+  end
+  S.beat(0, "active", S.POOL)
+end)
+
 S.test("a pool is taken only if it admits the job", function()
   local function pool(fields) return S.partitions({ shared = S.partition(fields) }) end
   assert_untouched("hidden", GPU, nil, "not open to you", S.partitions({ shared = false }))

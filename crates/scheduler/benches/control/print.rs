@@ -117,6 +117,8 @@ pub(crate) fn nodes(world: &World) -> Vec<Node> {
             gpus: (0..world.devices_per_node)
                 .map(|device| (GresType::new(format!("g{device}")), (1, 0)))
                 .collect(),
+            other_gres: None,
+            scratch_mib: 0,
             slurmd_started_at: Some(UnixTime::from_epoch(1_700_000_000)),
             reserved_from: None,
         }

@@ -62,7 +62,7 @@ fn unique<T>(items: Vec<T>, name: impl Fn(&T) -> &str) -> Vec<T> {
     items.into_iter().filter(|item| !twice.contains(name(item))).collect()
 }
 
-const NODE_KEYS: [&str; 14] = [
+const NODE_KEYS: [&str; 15] = [
     "NodeName",
     "NodeAddr",
     "CPUAlloc",
@@ -77,6 +77,7 @@ const NODE_KEYS: [&str; 14] = [
     "AllocMem",
     "Partitions",
     "SlurmdStartTime",
+    "TmpDisk",
 ];
 
 /// Reads `scontrol show node -d -o`, and how many lines were dropped.
@@ -109,6 +110,8 @@ fn node(line: &str) -> Option<Node> {
         partitions: words.list("Partitions"),
         shards: joined(gres_counts(total, "shard")?, &gres_counts(used, "shard")?),
         gpus: joined(gres_counts(total, "gpu")?, &gres_counts(used, "gpu")?),
+        other_gres: other_gres(total),
+        scratch_mib: words.size("TmpDisk").unwrap_or(0),
         slurmd_started_at: epoch(words.text("SlurmdStartTime"))?,
         reserved_from: None,
     })
@@ -144,6 +147,27 @@ pub fn gres_counts(text: &str, name: &str) -> Option<BTreeMap<GresType, u32>> {
         let amount = u32::try_from(count(amount)?).ok()?;
         let sum = counts.entry(GresType::new(gres_type)).or_insert(0_u32);
         *sum = sum.checked_add(amount)?;
+    }
+    Some(counts)
+}
+
+/// What there is of all that is neither `gpu` nor `shard`: of each name in all, and of each of its types.
+fn other_gres(text: &str) -> Option<BTreeMap<String, u64>> {
+    let mut counts = BTreeMap::new();
+    for entry in split_outside_parentheses(or_empty(text)) {
+        let entry = entry.split('(').next().unwrap_or_default();
+        let (name, rest) = entry.split_once(':').unwrap_or((entry, "1"));
+        if matches!(name, "" | "gpu" | "shard") {
+            continue;
+        }
+        let (gres_type, amount) = rest.rsplit_once(':').unwrap_or(("", rest));
+        let is_counted = !gres_type.split(':').any(|word| word == "no_consume");
+        let amount = count(amount).filter(|_| is_counted)?;
+        let typed = Some(format!("{name}:{gres_type}")).filter(|_| !gres_type.is_empty());
+        for key in [Some(name.to_owned()), typed].into_iter().flatten() {
+            let sum = counts.entry(key).or_insert(0_u64);
+            *sum = sum.checked_add(amount)?;
+        }
     }
     Some(counts)
 }

@@ -155,6 +155,8 @@ impl World {
                     partitions: partitions.map(|partition| partition.name.clone()).collect(),
                     shards: shards.collect(),
                     gpus: gpus.collect(),
+                    other_gres: None,
+                    scratch_mib: 0,
                     slurmd_started_at: Some(self.booted_at),
                     reserved_from: None,
                 }

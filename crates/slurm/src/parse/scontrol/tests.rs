@@ -281,3 +281,27 @@ fn a_node_is_open_until_the_first_of_its_reservations() {
     Reservation::reserve(&mut all, &[], at(1000));
     assert!(all.iter().all(|node| node.reserved_from.is_none()), "it was given up");
 }
+
+#[test]
+fn other_gres_and_scratch_space_of_a_node() {
+    let of = |from: &str, to: &str| {
+        let (nodes, dropped) = nodes(&NODES.replace(from, to));
+        assert_eq!(dropped, 0);
+        let node = nodes.into_iter().find(|node| node.name.as_str() == "n1").unwrap();
+        let gres = node.other_gres.map(|all| {
+            let rows: Vec<String> = all.iter().map(|(name, count)| format!("{name}={count}")).collect();
+            rows.join(" ")
+        });
+        (gres, node.scratch_mib)
+    };
+    assert_eq!(of("TmpDisk=0", "TmpDisk=4000"), (Some("lscratch=500".to_owned()), 4000));
+    let gres = |text: &str| of("lscratch:500", text).0;
+    assert_eq!(
+        gres("lscratch:2G,nic:x:2(S:0),nic:y:1").as_deref(),
+        Some("lscratch=2147483648 nic=3 nic:x=2 nic:y=1")
+    );
+    assert_eq!(gres("nic").as_deref(), Some("nic=1"));
+    for uncounted in ["nic:no_consume:1T", "nic:x:no_consume:4G", "nic:no_consume"] {
+        assert_eq!(gres(uncounted), None, "{uncounted}");
+    }
+}

@@ -24,6 +24,8 @@ pub(super) fn node(name: &str, partition: &str) -> Node {
         shards: each(100),
         gpus: each(1),
         address: "10.0.0.1".to_owned(),
+        other_gres: Some(BTreeMap::new()),
+        scratch_mib: 0,
         slurmd_started_at: None,
         reserved_from: None,
     }
