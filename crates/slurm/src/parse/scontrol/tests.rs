@@ -273,7 +273,7 @@ fn a_node_is_open_until_the_first_of_its_reservations() {
     let known = [one(&["n1", "n2"], 5000, 6000), one(&["n1"], 4000, 4500), one(&["w1"], 100, 900)];
     Reservation::reserve(&mut all, &known, at(1000));
     let node = |name: &str| all.iter().find(|node| node.name.as_str() == name).unwrap();
-    let from = ["n1", "n2", "w1"].map(|name| node(name).reserved_from.map(|from| from.epoch()));
+    let from = ["n1", "n2", "w1"].map(|name| node(name).reserved_from.map(pillion_core::UnixTime::epoch));
     assert_eq!(from, [Some(4000), Some(5000), None], "that of w1 is over");
     let is_open = |name: &str, limit: Option<u64>| node(name).is_open_for(limit, at(1000));
     assert!(is_open("n1", Some(3000)) && !is_open("n1", Some(3001)) && !is_open("n1", None));
