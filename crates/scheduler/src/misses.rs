@@ -115,13 +115,14 @@ impl Misses {
     }
 }
 
-/// Whether a managed job's script was begun for certain. An interactive job has none, and may never begin a step.
+/// Whether the script of a job that asked for co-location was begun for certain. An interactive job has none, and may never begin a
+/// step; of one that did not ask nobody tells, and it misses nothing.
 fn was_launched(job: &Job) -> bool {
     let has_run = matches!(
         job.state,
         JobState::Running | JobState::Ended(Ending::Completed | Ending::Failed | Ending::Timeout)
     );
-    has_run && mark_of(job).is_some_and(|mark| !mark.session)
+    has_run && mark_of(job).is_some_and(|mark| !mark.session && !mark.plain)
 }
 
 #[cfg(test)]
@@ -177,6 +178,22 @@ mod tests {
         };
         assert_eq!((settle(0).await, settle(0).await), (1, 1));
         assert_eq!(settle(60).await, 2, "its next start is counted of its own");
+    }
+
+    /// As it was: each job that Slurm started by itself with whole GPUs was told as one that its node had not reported, and an alert with
+    /// them.
+    #[test]
+    fn whoever_asked_for_nothing_and_whoever_sits_in_front_of_it_misses_nothing() {
+        let is_awaited = |change: fn(&mut pillion_core::mark::Mark)| {
+            let mut running = job(JobState::Running);
+            let mut mark = running.mark.clone().unwrap().unwrap();
+            change(&mut mark);
+            running.mark = Ok(Some(mark));
+            was_launched(&running)
+        };
+        assert!(is_awaited(|_| {}));
+        assert!(!is_awaited(|mark| mark.plain = true));
+        assert!(!is_awaited(|mark| mark.session = true));
     }
 
     #[tokio::test]
