@@ -35,7 +35,7 @@ fn who_would_meet_a_reservation_waits_without_a_decision_and_shares_afterwards()
         |job: SlurmJobId| cluster.pillion_as("alice", &["explain", &job.to_string()]).unwrap().stdout();
     for job in long {
         wait_until("a word on the reservation", SOON, || {
-            Ok(told(job)?.contains("or it is reserved before its time limit"))
+            Ok(told(job)?.contains("are reserved for others before its time limit would be over"))
         })
         .unwrap();
         assert_eq!(cluster.job_field(job, "JobState").unwrap(), "PENDING");

@@ -88,6 +88,8 @@ pub enum Reason {
     NodeTooFull,
     /// Features, exclusions or the GPU type asked for do not match, or the node is too small.
     NodeDoesNotMatch,
+    /// Where it matches others have the node, by a reservation, before the job's time limit is over.
+    NodeReserved,
     /// No device is free for it now.
     NoDeviceFree,
     /// Two like it and its partner are being tried, and it may join the partner as soon as that is known.
@@ -152,6 +154,7 @@ impl Reason {
             Self::NoShardsLeft => "no share of the device is left",
             Self::NodeTooFull => "the node has too few CPUs or too little memory left",
             Self::NodeDoesNotMatch => "the node does not match what the job asked for",
+            Self::NodeReserved => "the node is reserved for others before the job's time limit is over",
             Self::Blocked => "the device takes nothing now",
             Self::Paired
             | Self::Joined
@@ -215,9 +218,8 @@ impl Reason {
             }
             Self::NoShardsLeft => "no shards are left beside it",
             Self::NodeTooFull => "not enough CPUs or memory on its node",
-            Self::NodeDoesNotMatch => {
-                "features, exclusions, GPU type or size of the node do not match, or it is reserved before the job's time limit"
-            }
+            Self::NodeDoesNotMatch => "features, exclusions, GPU type or size of the node do not match",
+            Self::NodeReserved => "its node is reserved before the time limit of the job is over",
             Self::NoDeviceFree => "no device is free",
             Self::AwaitsVerdict => "two like them are being tried",
             Self::BehindOthers => "a job before it in the queue comes first",
@@ -230,7 +232,10 @@ impl Reason {
     pub const fn of_waiting(self) -> &'static str {
         match self {
             Self::NodeDoesNotMatch => {
-                "waits: no device of the pool matches its partition, features, exclusions, GPU type, CPUs, memory and cap, or it is reserved before its time limit"
+                "waits: no device of the pool matches its partition, features, exclusions, GPU type, CPUs, memory and cap"
+            }
+            Self::NodeReserved => {
+                "waits: the nodes that match are reserved for others before its time limit would be over; with a shorter --time it may start before"
             }
             Self::Blocked => "waits: the devices that match take nothing now",
             Self::NodeTooFull => {

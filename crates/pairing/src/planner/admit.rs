@@ -214,11 +214,15 @@ pub(crate) fn keeps_promise(estimate: &SpeedEstimate, promise: SlowdownRatio) ->
 /// Whether a job can run on this device whatever is free there. A cap is set by MPS alone; a run without one that is to be
 /// compared with it belongs on the same devices.
 pub(crate) fn matches_device(job: &WaitingJob, node: &NodeView, device: &DeviceView) -> bool {
+    matches_but_for_reservations(job, node, device) && node.is_open_for(job.time_limit_seconds)
+}
+
+/// The same whoever has the node before the job would end.
+pub(crate) fn matches_but_for_reservations(job: &WaitingJob, node: &NodeView, device: &DeviceView) -> bool {
     node.partitions.iter().any(|partition| *partition == job.partition)
         && job.features.iter().all(|feature| node.features.contains(feature))
         && !job.excluded_nodes.contains(&node.name)
         && node.is_large_enough(job.demand())
-        && node.is_open_for(job.time_limit_seconds)
         && (job.solo_cap.is_none() || device.mechanism.can_cap())
         && job.gpu_type.as_ref().is_none_or(|wanted| device.gpu_types.contains(wanted))
 }

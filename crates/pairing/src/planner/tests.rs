@@ -277,7 +277,7 @@ fn who_would_not_have_ended_before_a_reservation_is_planned_elsewhere_or_waits()
     };
     assert_eq!(on("n1", Some(3600)), "n1");
     assert_eq!(on("n2", Some(3601)), "n2");
-    assert_eq!([on("n1", Some(3601)), on("n2", None)], ["NodeDoesNotMatch"; 2]);
+    assert_eq!([on("n1", Some(3601)), on("n2", None)], ["NodeReserved"; 2]);
 }
 
 /// As it was: each of such jobs kept a node, and whoever came behind them found none.

@@ -47,6 +47,8 @@ pub(crate) struct Places {
     pub(crate) free_beside: TiVec<DeviceIndex, usize>,
     /// Whether a class can run at a place, whatever is free there.
     matches: TiVec<ClassIndex, TiVec<PlaceIndex, bool>>,
+    /// Whether a place where a class could run is reserved for others before its jobs would end.
+    is_reserved: TiVec<ClassIndex, bool>,
 }
 
 impl Places {
@@ -83,7 +85,16 @@ impl Places {
             });
             of_class.collect()
         });
+        let is_reserved = classes.iter().map(|job| {
+            firsts.iter().any(|device| {
+                node_of[**device].map(|node| &nodes[node]).is_some_and(|node| {
+                    !node.is_open_for(job.time_limit_seconds)
+                        && admit::matches_but_for_reservations(job, node, &views[**device])
+                })
+            })
+        });
         Self {
+            is_reserved: is_reserved.collect(),
             kinds: firsts.iter().map(|device| kind_of[**device]).collect(),
             matches: matches.collect(),
             of_device,
@@ -108,6 +119,10 @@ impl Places {
 
     pub(crate) fn count(&self) -> usize {
         self.kinds.len()
+    }
+
+    pub(crate) fn is_reserved(&self, class: ClassIndex) -> bool {
+        self.is_reserved[class]
     }
 
     pub(crate) fn matches(&self, class: ClassIndex, place: PlaceIndex) -> bool {

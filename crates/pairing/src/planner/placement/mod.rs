@@ -297,7 +297,7 @@ impl<'p> Placing<'p> {
         let (context, class) = (self.context, self.context.class_of[job]);
         let mut places = context.places.of_class(class);
         if places.clone().next().is_none() {
-            Reason::NodeDoesNotMatch
+            if context.places.is_reserved(class) { Reason::NodeReserved } else { Reason::NodeDoesNotMatch }
         } else if !self.rights.suits[class] {
             Reason::Blocked
         } else if self.capacity.find_ignoring_node(context, class).is_some() {

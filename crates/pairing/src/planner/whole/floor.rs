@@ -220,9 +220,21 @@ impl<'v> Floor<'v> {
             };
             wait = nearer(wait, why);
         }
-        let Some((_, _, room, spots)) = best else { return Found::None(wait) };
+        let Some((_, _, room, spots)) = best else { return Found::None(self.unless_reserved(job, wait)) };
         self.rooms[room].charge(job.demand());
         Found::Devices(self.give(room, &spots, end.unwrap_or(self.now + FAR)))
+    }
+
+    /// The same, or that it is for reservations alone that no nodes have so many.
+    fn unless_reserved(&self, job: &WaitingJob, wait: Wait) -> Wait {
+        let (count, node_count) = (usize::from(job.device_count), usize::from(job.node_count));
+        let is_of_none = matches!(wait, Wait::NoNodeHasSoMany);
+        let would = |room: &&Room<'_>| room.would_suit_count(job) >= count;
+        if is_of_none && self.rooms.iter().filter(would).count() >= node_count {
+            Wait::Reserved
+        } else {
+            wait
+        }
     }
 
     fn give(&mut self, room: usize, spots: &[usize], until: UnixTime) -> Vec<usize> {
@@ -343,7 +355,7 @@ const fn nearer(a: Wait, b: Wait) -> Wait {
 
 const fn rank(wait: Wait) -> u8 {
     match wait {
-        Wait::NoNodeHasSoMany => 0,
+        Wait::NoNodeHasSoMany | Wait::Reserved => 0,
         Wait::Closed => 1,
         Wait::NotFree => 2,
         Wait::BehindOthers => 3,

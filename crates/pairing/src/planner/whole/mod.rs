@@ -161,6 +161,7 @@ fn settle<'v>(view: &'v ClusterView, model: &str) -> Settled<'v> {
 const fn reason(wait: Wait) -> Reason {
     match wait {
         Wait::NoNodeHasSoMany => Reason::NodeDoesNotMatch,
+        Wait::Reserved => Reason::NodeReserved,
         Wait::Closed => Reason::Blocked,
         Wait::NodeTooFull => Reason::NodeTooFull,
         Wait::BehindOthers => Reason::BehindOthers,

@@ -275,6 +275,18 @@ fn why_a_wide_job_waits() {
     assert_eq!(with(|job| job.device_count = 8, four("n1")).0, Reason::NodeDoesNotMatch);
     assert_eq!(with(|job| job.gpu_type = Some("v100".to_owned()), four("n1")).0, Reason::NodeDoesNotMatch);
     assert_eq!(with(|_| {}, closed).0, Reason::Blocked);
+    let reserved = |time_limit_seconds, change: fn(&mut WaitingJob)| {
+        let mut one = WaitingJob { time_limit_seconds, ..wide(1, 4) };
+        change(&mut one);
+        let mut view = view(four("n1"), vec![one]);
+        view.nodes[0].open_seconds = Some(60);
+        let plan = planned(&view);
+        plan.pairings.is_empty().then(|| waits(&plan, 1).0)
+    };
+    assert_eq!(reserved(Some(60), |_| {}), None);
+    assert_eq!(reserved(Some(61), |_| {}), Some(Reason::NodeReserved));
+    assert_eq!(reserved(Some(61), |job| job.device_count = 8), Some(Reason::NodeDoesNotMatch));
+    assert_eq!(reserved(Some(61), |job| job.node_count = 2), Some(Reason::NodeDoesNotMatch));
     assert_eq!(with(|job| job.cpus = 65, four("n1")).0, Reason::NodeTooFull);
     let held = with(|job| job.held = Some("it is held".to_owned()), four("n1"));
     assert_eq!(held, (Reason::Held, "cannot start now: it is held".to_owned()));

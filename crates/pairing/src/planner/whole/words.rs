@@ -3,12 +3,15 @@
 use super::near::Reach;
 use crate::view::WaitingJob;
 use pillion_core::NodeName;
+use pillion_core::reason::Reason;
 
 /// Why such a job waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
     /// No node that matches has so many devices.
     NoNodeHasSoMany,
+    /// Those that have are others' before its time limit is over.
+    Reserved,
     /// Those that have take nothing now.
     Closed,
     /// Devices would be free, and the node's CPUs or memory are not.
@@ -76,10 +79,11 @@ pub(super) fn waiting(job: &WaitingJob, wait: Wait, apart: Option<&NodeName>) ->
     let same = if is_several && job.device_count > 1 { ", the same ones of each" } else { "" };
     let why = match wait {
         Wait::NoNodeHasSoMany => {
-            let what = "of the pool that match its partition, features, exclusions, GPU type, CPUs and memory, and are not \
-                        reserved before its time limit,";
+            let what =
+                "of the pool that match its partition, features, exclusions, GPU type, CPUs and memory";
             return format!("waits: {} {what} have {gpus}{same}", few(job.node_count));
         }
+        Wait::Reserved => return Reason::NodeReserved.of_waiting().to_owned(),
         Wait::Closed => format!("waits: of the nodes that match, none takes a job of {gpus} now"),
         Wait::NodeTooFull => {
             format!("waits: where {gpus} of a node would be free, its CPUs or memory are not")

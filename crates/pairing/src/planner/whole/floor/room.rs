@@ -1,6 +1,6 @@
 //! A node of the pool while the queue is walked, and its devices. Must not know for whom anything is set apart.
 
-use crate::planner::admit::matches_device;
+use crate::planner::admit::{matches_but_for_reservations, matches_device};
 use crate::planner::whole::alike::Set;
 use crate::planner::whole::near::Ways;
 use crate::view::{Demand, DeviceView, NodeView, WaitingJob};
@@ -101,6 +101,11 @@ impl<'v> Room<'v> {
     pub(super) fn suitable(&self, job: &WaitingJob) -> Vec<usize> {
         let suits = |spot: &Spot<'_>| matches_device(job, self.node, spot.device);
         (0..self.spots.len()).filter(|index| suits(&self.spots[*index])).collect()
+    }
+
+    /// How many of the spots suit it whoever has the node before it would end.
+    pub(super) fn would_suit_count(&self, job: &WaitingJob) -> usize {
+        self.spots.iter().filter(|spot| matches_but_for_reservations(job, self.node, spot.device)).count()
     }
 
     pub(super) fn devices(&self) -> Vec<&'v DeviceView> {

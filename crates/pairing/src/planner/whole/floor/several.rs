@@ -115,7 +115,7 @@ impl Floor<'_> {
             sets.iter().any(|named| is_on(&names, *named, job.node_count))
         };
         match () {
-            () if !on_enough(&|_| true) => Wait::NoNodeHasSoMany,
+            () if !on_enough(&|_| true) => self.unless_reserved(job, Wait::NoNodeHasSoMany),
             () if !on_enough(&|spot| spot.use_ != Use::Closed) => Wait::Closed,
             () if on_enough(&|spot| spot.takes(end)) => Wait::NodeTooFull,
             () if on_enough(&|spot| spot.use_ == Use::Free) => Wait::BehindOthers,
