@@ -18,7 +18,7 @@ fn given(cluster: &Cluster, more: &[&str]) -> (SlurmJobId, String) {
 
 #[test]
 fn jobs_in_the_pool_get_what_the_site_gives_by_gpu() {
-    let slurm_conf_extra = vec!["JobDefaults=DefCpuPerGPU=2,DefMemPerGPU=300".to_owned()];
+    let slurm_conf_extra = ["DefCpuPerGPU=2", "DefMemPerGPU=300"].map(str::to_owned).to_vec();
     let mut cluster = Cluster::start(ClusterSpec { slurm_conf_extra, ..ClusterSpec::default() }).unwrap();
     cluster.start_pillion().unwrap();
     let beat = pillion_tests::daemons::heartbeat(&cluster);

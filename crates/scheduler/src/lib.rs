@@ -40,6 +40,7 @@ pub mod program;
 pub mod reconcilers;
 pub mod release;
 pub mod renew;
+mod room_asked;
 pub mod rules;
 pub mod run;
 pub mod scan;

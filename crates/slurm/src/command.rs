@@ -6,12 +6,13 @@ use crate::gpu_defaults::GpuDefaults;
 use crate::parse::held::{self, HeldDevices};
 use crate::parse::squeue::Excluded;
 use crate::parse::{queue, scontrol, squeue};
+use crate::partition::Partition;
 use crate::process::{Runner, nonce};
 use crate::reservation::Reservation;
 use crate::throttles::Throttles;
 use crate::types::{
-    Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Requeued, SCRIPT_BYTES_MAX,
-    Slurm, SlurmError,
+    Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Privacy, Requeued, SCRIPT_BYTES_MAX, Slurm,
+    SlurmError,
 };
 use crate::version::SlurmVersion;
 use async_trait::async_trait;
@@ -204,7 +205,9 @@ impl Slurm for CommandSlurm {
     async fn gpu_defaults(&self) -> Result<BTreeMap<String, GpuDefaults>, SlurmError> {
         let config = self.config().await?;
         let of_cluster = config.get("JobDefaults").map_or("", String::as_str);
-        Ok(GpuDefaults::by_partition(&self.partitions().await?, of_cluster))
+        let partitions = self.partitions().await?;
+        let words = partitions.iter().map(|one| (&*one.name, &*one.job_defaults, one.has_default_memory));
+        Ok(GpuDefaults::by_partition(words, of_cluster))
     }
 
     async fn kill_wait(&self) -> Result<Duration, SlurmError> {

@@ -1,9 +1,8 @@
-//! What a site gives by GPU to jobs that ask for no CPUs or memory (`JobDefaults=DefCpuPerGPU=8,DefMemPerGPU=16000`): Slurm gives it to
+//! What a site gives by GPU to jobs that ask for no CPUs or memory (`DefCpuPerGPU`, `DefMemPerGPU`, which scontrol prints as `JobDefaults`): Slurm gives it to
 //! jobs of GPUs, and shards are none.
 
 use crate::nodeset::number;
 use crate::parse::or_empty;
-use crate::types::Partition;
 use std::collections::BTreeMap;
 
 /// What a job of a partition gets by GPU where it asks for nothing.
@@ -31,18 +30,22 @@ impl GpuDefaults {
         defaults
     }
 
-    /// What holds in each partition that gives anything: its own word, else the cluster's; of memory not that where the partition has
+    /// What holds in each partition that gives anything, of these by name, `JobDefaults`, and whether each has a default of its own for
+    /// memory: its own word, else the cluster's; of memory not that where the partition has
     /// a word of its own on memory by node or CPU (as slurmctld does, read in `job_test.c`).
     #[must_use]
-    pub fn by_partition(partitions: &[Partition], of_cluster: &str) -> BTreeMap<String, Self> {
+    pub fn by_partition<'a>(
+        partitions: impl Iterator<Item = (&'a str, &'a str, bool)>,
+        of_cluster: &str,
+    ) -> BTreeMap<String, Self> {
         let of_cluster = Self::parse(of_cluster);
         let mut by_partition = BTreeMap::new();
-        for partition in partitions {
-            let own = Self::parse(&partition.job_defaults);
-            let of_all = of_cluster.memory_mib.filter(|_| !partition.has_default_memory);
+        for (name, job_defaults, has_default_memory) in partitions {
+            let own = Self::parse(job_defaults);
+            let of_all = of_cluster.memory_mib.filter(|_| !has_default_memory);
             let all = Self { cpus: own.cpus.or(of_cluster.cpus), memory_mib: own.memory_mib.or(of_all) };
             if all != Self::default() {
-                by_partition.insert(partition.name.clone(), all);
+                by_partition.insert(name.to_owned(), all);
             }
         }
         by_partition
@@ -52,34 +55,23 @@ impl GpuDefaults {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::scontrol::partitions;
 
-    const PARTITIONS: &str = include_str!("../../../tests/fixtures/slurm-24.11/scontrol-partition.txt");
-
-    fn all(own: &str, memory: &str, of_cluster: &str) -> BTreeMap<String, GpuDefaults> {
-        let first = PARTITIONS.lines().next().unwrap();
-        let text = first
-            .replace("JobDefaults=(null)", &format!("JobDefaults={own}"))
-            .replace("DefMemPerNode=UNLIMITED", memory);
-        let (read, dropped) = partitions(&text);
-        assert_eq!((read.len(), dropped), (1, 0));
-        GpuDefaults::by_partition(&read, of_cluster)
+    fn all(own: &str, has_memory: bool, of_cluster: &str) -> BTreeMap<String, GpuDefaults> {
+        GpuDefaults::by_partition([("shared", own, has_memory)].into_iter(), of_cluster)
     }
 
     #[test]
     fn a_partitions_own_word_comes_before_the_clusters() {
-        let of = |own: &str, memory: &str, of_cluster: &str| {
+        let of = |own: &str, memory: bool, of_cluster: &str| {
             let found = all(own, memory, of_cluster).remove("shared")?;
             Some((found.cpus, found.memory_mib))
         };
-        let none = "DefMemPerNode=UNLIMITED";
+        let none = false;
         assert_eq!(of("(null)", none, "(null)"), None);
         assert_eq!(of("DefCpuPerGPU=8,DefMemPerGPU=16000", none, "(null)"), Some((Some(8), Some(16_000))));
         assert_eq!(of("DefCpuPerGPU=8", none, "DefCpuPerGPU=4,DefMemPerGPU=5"), Some((Some(8), Some(5))));
-        for memory in ["DefMemPerNode=4000", "DefMemPerCPU=500"] {
-            assert_eq!(of("(null)", memory, "DefCpuPerGPU=4,DefMemPerGPU=5"), Some((Some(4), None)));
-            assert_eq!(of("DefMemPerGPU=6", memory, "DefMemPerGPU=5"), Some((None, Some(6))));
-        }
+        assert_eq!(of("(null)", true, "DefCpuPerGPU=4,DefMemPerGPU=5"), Some((Some(4), None)));
+        assert_eq!(of("DefMemPerGPU=6", true, "DefMemPerGPU=5"), Some((None, Some(6))));
         for odd in ["DefCpuPerGPU=x", "DefCpuPerGPU=0", "DefCpuPerGPU", "Other=8", "DefCpuPerGPU=99999999999"]
         {
             assert_eq!(of(odd, none, ""), None, "{odd}");

@@ -12,6 +12,7 @@ pub mod types;
 pub mod updates;
 pub mod version;
 
+mod partition;
 mod process;
 mod reservation;
 mod throttles;
@@ -20,9 +21,10 @@ pub use command::{CommandSettings, CommandSlurm};
 pub use gpu_defaults::GpuDefaults;
 pub use nodeset::expand;
 pub use parse::held::HeldDevices;
+pub use partition::{Exclusive, Partition};
 pub use reservation::Reservation;
 pub use types::{
-    Ending, Exclusive, Job, JobState, JobUpdate, JobsScan, KILL_WAIT_DEFAULT, NAMED_JOBS_MAX, Node,
-    NodeAvailability, Partition, Privacy, ReasonKind, Requeued, SCRIPT_BYTES_MAX, Slurm, SlurmError, shards,
+    Ending, Job, JobState, JobUpdate, JobsScan, KILL_WAIT_DEFAULT, NAMED_JOBS_MAX, Node, NodeAvailability,
+    Privacy, ReasonKind, Requeued, SCRIPT_BYTES_MAX, Slurm, SlurmError, shards,
 };
 pub use version::SlurmVersion;

@@ -10,7 +10,8 @@
 mod idle;
 
 use crate::context::Context;
-use crate::sent_away::{Leave, RoomAsked, send_away};
+use crate::room_asked::{Leave, RoomAsked};
+use crate::sent_away::send_away;
 use crate::tick_error::TickError;
 use idle::{Watched, is_quiet, look};
 use pillion_core::decision::MemberState;

@@ -19,8 +19,8 @@ pub use trial_history::{TrialHistory, Watched};
 
 use crate::device_status::{Closed, closed};
 use crate::first_runs::seen::is_first_run;
+use crate::room_asked::{Leave, RoomAsked};
 use crate::scan::{Scan, cpus_of_one_node, held_reason, is_waiting, mark_of, workload_of};
-use crate::sent_away::{Leave, RoomAsked};
 use alone::{StartedAlone, alone_claims};
 use limits::Limits;
 use pillion_core::decision::MemberState;

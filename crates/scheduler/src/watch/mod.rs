@@ -93,7 +93,11 @@ impl Watch {
             context.slurm.jobs(pool).await.map_err(TickError::slurm("read the queue"))?
         };
         let mut nodes = context.slurm.nodes().await.map_err(TickError::slurm("read the nodes"))?;
-        Reservation::reserve(&mut nodes, &self.reservations().await, at);
+        let reservations = self.reservations().await;
+        let reserved_from = Reservation::first_of(&reservations, at);
+        for node in &mut nodes {
+            node.reserved_from = reserved_from.get(&node.name).copied();
+        }
         Ok(Scan::new(at, answer.jobs, nodes, pool, answer.dropped_line_count))
     }
 

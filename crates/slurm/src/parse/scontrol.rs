@@ -5,8 +5,9 @@
 
 use super::{count, epoch, is_null, or_empty, state, time_limit_seconds};
 use crate::nodeset::{self, number};
+use crate::partition::{Exclusive, Partition};
 use crate::reservation::Reservation;
-use crate::types::{Exclusive, Node, Partition};
+use crate::types::Node;
 use crate::version::SlurmVersion;
 use pillion_core::{GresType, NodeName};
 use std::collections::{BTreeMap, BTreeSet};

@@ -271,15 +271,16 @@ fn a_node_is_open_until_the_first_of_its_reservations() {
         ends_at: at(ends),
     };
     let known = [one(&["n1", "n2"], 5000, 6000), one(&["n1"], 4000, 4500), one(&["w1"], 100, 900)];
-    Reservation::reserve(&mut all, &known, at(1000));
+    let first = Reservation::first_of(&known, at(1000));
+    for node in &mut all {
+        node.reserved_from = first.get(&node.name).copied();
+    }
     let node = |name: &str| all.iter().find(|node| node.name.as_str() == name).unwrap();
     let from = ["n1", "n2", "w1"].map(|name| node(name).reserved_from.map(pillion_core::UnixTime::epoch));
     assert_eq!(from, [Some(4000), Some(5000), None], "that of w1 is over");
     let is_open = |name: &str, limit: Option<u64>| node(name).is_open_for(limit, at(1000));
     assert!(is_open("n1", Some(3000)) && !is_open("n1", Some(3001)) && !is_open("n1", None));
     assert!(is_open("n2", Some(4000)) && is_open("w1", None));
-    Reservation::reserve(&mut all, &[], at(1000));
-    assert!(all.iter().all(|node| node.reserved_from.is_none()), "it was given up");
 }
 
 #[test]
@@ -304,4 +305,14 @@ fn other_gres_and_scratch_space_of_a_node() {
     for uncounted in ["nic:no_consume:1T", "nic:x:no_consume:4G", "nic:no_consume"] {
         assert_eq!(gres(uncounted), None, "{uncounted}");
     }
+}
+
+#[test]
+fn whether_a_partition_has_a_default_of_its_own_for_memory() {
+    let line = PARTITIONS.lines().next().unwrap();
+    let has = |words: &str| {
+        let (read, _) = partitions(&line.replace("DefMemPerNode=UNLIMITED", words));
+        read[0].has_default_memory
+    };
+    assert!(!has("DefMemPerNode=UNLIMITED") && has("DefMemPerNode=4000") && has("DefMemPerCPU=500"));
 }
