@@ -18,18 +18,18 @@ fn given(cluster: &Cluster, more: &[&str]) -> (SlurmJobId, String) {
 
 #[test]
 fn jobs_in_the_pool_get_what_the_site_gives_by_gpu() {
-    // The partitions have a default by CPU, so that of the memory by GPU nothing is given: Slurm's own word on it is what is compared.
+    // The partitions have a default of memory by CPU, and that by GPU goes before it.
     let slurm_conf_extra = ["DefCpuPerGPU=2", "DefMemPerGPU=300"].map(str::to_owned).to_vec();
     let mut cluster = Cluster::start(ClusterSpec { slurm_conf_extra, ..ClusterSpec::default() }).unwrap();
     cluster.start_pillion().unwrap();
     let beat = pillion_tests::daemons::heartbeat(&cluster);
     wait_until("it is told", SOON, || {
-        Ok(std::fs::read_to_string(&beat).unwrap_or_default().contains("per_gpu=gpu cpus=2 memory_mib=0\n"))
+        Ok(std::fs::read_to_string(&beat).unwrap_or_default().contains("per_gpu=gpu cpus=2 memory_mib=300\n"))
     })
     .unwrap();
-    assert_eq!(given(&cluster, &[]).1, "gpu cpus=2 mem=2000M", "Slurm by itself");
+    assert_eq!(given(&cluster, &[]).1, "gpu cpus=2 mem=300M", "Slurm by itself");
     let (job, in_pool) = given(&cluster, &["--colocate"]);
-    assert_eq!(in_pool, "shared cpus=2 mem=2000M", "{job}");
+    assert_eq!(in_pool, "shared cpus=2 mem=300M", "{job}");
     let (job, asked) = given(&cluster, &["--colocate", "-c1", "--mem=100"]);
     assert_eq!(asked, "shared cpus=1 mem=100M", "{job}");
 }

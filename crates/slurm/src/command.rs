@@ -206,7 +206,7 @@ impl Slurm for CommandSlurm {
         let config = self.config().await?;
         let of_cluster = config.get("JobDefaults").map_or("", String::as_str);
         let partitions = self.partitions().await?;
-        let words = partitions.iter().map(|one| (&*one.name, &*one.job_defaults, one.has_default_memory));
+        let words = partitions.iter().map(|one| (&*one.name, &*one.job_defaults));
         Ok(GpuDefaults::by_partition(words, of_cluster))
     }
 

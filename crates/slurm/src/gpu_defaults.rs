@@ -30,20 +30,21 @@ impl GpuDefaults {
         defaults
     }
 
-    /// What holds in each partition that gives anything, of these by name, `JobDefaults`, and whether each has a default of its own for
-    /// memory: its own word, else the cluster's; of memory not that where the partition has
-    /// a word of its own on memory by node or CPU (as slurmctld does, read in `job_test.c`).
+    /// What holds in each partition that gives anything, of these by name and `JobDefaults`: its own word, else the cluster's, of memory too
+    /// where the partition has a default by CPU (seen).
     #[must_use]
     pub fn by_partition<'a>(
-        partitions: impl Iterator<Item = (&'a str, &'a str, bool)>,
+        partitions: impl Iterator<Item = (&'a str, &'a str)>,
         of_cluster: &str,
     ) -> BTreeMap<String, Self> {
         let of_cluster = Self::parse(of_cluster);
         let mut by_partition = BTreeMap::new();
-        for (name, job_defaults, has_default_memory) in partitions {
+        for (name, job_defaults) in partitions {
             let own = Self::parse(job_defaults);
-            let of_all = of_cluster.memory_mib.filter(|_| !has_default_memory);
-            let all = Self { cpus: own.cpus.or(of_cluster.cpus), memory_mib: own.memory_mib.or(of_all) };
+            let all = Self {
+                cpus: own.cpus.or(of_cluster.cpus),
+                memory_mib: own.memory_mib.or(of_cluster.memory_mib),
+            };
             if all != Self::default() {
                 by_partition.insert(name.to_owned(), all);
             }
@@ -56,25 +57,19 @@ impl GpuDefaults {
 mod tests {
     use super::*;
 
-    fn all(own: &str, has_memory: bool, of_cluster: &str) -> BTreeMap<String, GpuDefaults> {
-        GpuDefaults::by_partition([("shared", own, has_memory)].into_iter(), of_cluster)
-    }
-
     #[test]
     fn a_partitions_own_word_comes_before_the_clusters() {
-        let of = |own: &str, memory: bool, of_cluster: &str| {
-            let found = all(own, memory, of_cluster).remove("shared")?;
-            Some((found.cpus, found.memory_mib))
+        let of = |own: &str, of_cluster: &str| {
+            let found = GpuDefaults::by_partition([("shared", own)].into_iter(), of_cluster);
+            found.get("shared").map(|found| (found.cpus, found.memory_mib))
         };
-        let none = false;
-        assert_eq!(of("(null)", none, "(null)"), None);
-        assert_eq!(of("DefCpuPerGPU=8,DefMemPerGPU=16000", none, "(null)"), Some((Some(8), Some(16_000))));
-        assert_eq!(of("DefCpuPerGPU=8", none, "DefCpuPerGPU=4,DefMemPerGPU=5"), Some((Some(8), Some(5))));
-        assert_eq!(of("(null)", true, "DefCpuPerGPU=4,DefMemPerGPU=5"), Some((Some(4), None)));
-        assert_eq!(of("DefMemPerGPU=6", true, "DefMemPerGPU=5"), Some((None, Some(6))));
+        assert_eq!(of("(null)", "(null)"), None);
+        assert_eq!(of("DefCpuPerGPU=8,DefMemPerGPU=16000", "(null)"), Some((Some(8), Some(16_000))));
+        assert_eq!(of("DefCpuPerGPU=8", "DefCpuPerGPU=4,DefMemPerGPU=5"), Some((Some(8), Some(5))));
+        assert_eq!(of("DefMemPerGPU=6", "DefMemPerGPU=5"), Some((None, Some(6))));
         for odd in ["DefCpuPerGPU=x", "DefCpuPerGPU=0", "DefCpuPerGPU", "Other=8", "DefCpuPerGPU=99999999999"]
         {
-            assert_eq!(of(odd, none, ""), None, "{odd}");
+            assert_eq!(of(odd, ""), None, "{odd}");
         }
     }
 }

@@ -25,8 +25,6 @@ pub struct Partition {
     pub over_subscribe: String,
     /// Default memory in MiB per node (`DefMemPerNode`) if set.
     pub default_memory_mib: Option<u64>,
-    /// Whether it has a default of its own for memory, by node or by CPU.
-    pub has_default_memory: bool,
     /// `JobDefaults=` as printed, empty if not set: CPUs and memory by GPU (`DefCpuPerGPU=8,DefMemPerGPU=16000`).
     pub job_defaults: String,
 }

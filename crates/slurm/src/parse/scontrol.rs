@@ -221,7 +221,6 @@ fn partition(line: &str) -> Option<Partition> {
         exclusive: exclusive(&words),
         over_subscribe: words.text("OverSubscribe").to_owned(),
         default_memory_mib: words.size("DefMemPerNode"),
-        has_default_memory: ["DefMemPerNode", "DefMemPerCPU"].iter().any(|key| words.size(key).is_some()),
         job_defaults: or_empty(words.text("JobDefaults")).to_owned(),
     })
 }

@@ -180,7 +180,6 @@ impl World {
                 over_subscribe: "NO".to_owned(),
                 default_memory_mib: None,
                 job_defaults: String::new(),
-                has_default_memory: false,
             })
             .collect()
     }

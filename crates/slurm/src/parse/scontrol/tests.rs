@@ -306,13 +306,3 @@ fn other_gres_and_scratch_space_of_a_node() {
         assert_eq!(gres(uncounted), None, "{uncounted}");
     }
 }
-
-#[test]
-fn whether_a_partition_has_a_default_of_its_own_for_memory() {
-    let line = PARTITIONS.lines().next().unwrap();
-    let has = |words: &str| {
-        let (read, _) = partitions(&line.replace("DefMemPerNode=UNLIMITED", words));
-        read[0].has_default_memory
-    };
-    assert!(!has("DefMemPerNode=UNLIMITED") && has("DefMemPerNode=4000") && has("DefMemPerCPU=500"));
-}

@@ -44,7 +44,6 @@ pub(super) fn partition(name: &str) -> Partition {
         over_subscribe: "NO".to_owned(),
         default_memory_mib: None,
         job_defaults: String::new(),
-        has_default_memory: false,
     }
 }
 
