@@ -6,6 +6,7 @@
 //!
 //! Time moves only in [`FakeSlurm::tick`]; what is due until then happens in order, at its own moment.
 
+mod bed;
 pub mod behaviours;
 mod disk;
 mod fence;
