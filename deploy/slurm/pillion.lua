@@ -212,9 +212,8 @@ local function parse_pool(line)
   }
 end
 
--- How much of each other GRES a node has, by name and by name:type; nil where nobody tells.
+-- How much of each other GRES a node has, by name and by name:type.
 local function gres_of(text)
-  if not text then return nil end
   local counts = {}
   for _, item in ipairs(split(text, ",")) do
     local name, count = string.match(item, "^(.+):(%d+)$")
@@ -252,7 +251,7 @@ function M.read_heartbeat()
     if holding then
       holding.nodes[#holding.nodes + 1] =
         { count = tonumber(count), cpus = tonumber(cpus), memory_mib = tonumber(memory), features = split(features, ","),
-          scratch_mib = tonumber(string.match(more, " scratch_mib=(%d+)")), gres = gres_of(string.match(more, " gres=(%S*)$")) }
+          scratch_mib = tonumber(string.match(more, " scratch_mib=(%d+)")), gres = string.match(more, " gres=(%S*)$") }
     end
     local admits, waiting = string.match(line, "^plain=(%S+) waiting=(%d+)$")
     local shaped, admitting = pool_of(beat, partition), pool_of(beat, admits)
@@ -614,13 +613,16 @@ end
 
 local BINARY = { K = 2 ^ 10, M = 2 ^ 20, G = 2 ^ 30, T = 2 ^ 40 }
 
--- Whether a node of this class has so much of other GRES (lscratch:100G,nic:x:2); true where nobody tells.
-local function has_gres(class, other)
-  for _, item in ipairs(class.gres and parse_tres(other) or {}) do
+-- Whether a node of this class has so much of other GRES (lscratch:100G, nic:x:2); true where nobody tells. Every submission of the
+-- cluster reads the heartbeat, and few ask for these: what the class has is read here.
+local function has_gres(class, others)
+  if #others == 0 or not class.gres then return true end
+  local has = gres_of(class.gres)
+  for _, item in ipairs(others) do
     local number, unit = string.match(item.kind or "", "^(%d+)([KMGT])$")
     local name = item.kind and not number and item.name .. ":" .. item.kind or item.name
     local count = number and tonumber(number) * BINARY[unit] or item.count
-    if count > (class.gres[name] or 0) then return false end
+    if count > (has[name] or 0) then return false end
   end
   return true
 end
@@ -630,10 +632,10 @@ end
 local function has_nodes_for(job, gpu, size, pool)
   if #pool.nodes == 0 then return true end
   local excluded = listed_count(text_of(job.exc_nodes) or "")
-  local fit = 0
+  local fit, others = 0, parse_tres(gpu.other) or {}
   for _, class in ipairs(pool.nodes) do
     local is_large_enough = class.cpus >= size.cpus and class.memory_mib >= size.memory_mib
-      and (given(job.pn_min_tmp_disk) or 0) <= (class.scratch_mib or math.huge) and has_gres(class, gpu.other)
+      and (given(job.pn_min_tmp_disk) or 0) <= (class.scratch_mib or math.huge) and has_gres(class, others)
     if is_large_enough and has_features(job, class.features) then fit = fit + class.count end
   end
   -- Nobody says whether those that it excludes are among them.

@@ -6,7 +6,8 @@ use pillion_core::mark::Mark;
 use pillion_core::{Clock as _, ManualClock, NodeName, SlurmJobId, UnixTime};
 use pillion_fake_slurm::FakeSlurm;
 use pillion_slurm::{
-    JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
+    JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Reservation, Slurm, SlurmError,
+    SlurmVersion,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -121,6 +122,9 @@ impl Slurm for FaultySlurm {
     }
     async fn nodes(&self) -> Result<Vec<Node>, SlurmError> {
         self.slurm.nodes().await
+    }
+    async fn reservations(&self) -> Result<Vec<Reservation>, SlurmError> {
+        self.slurm.reservations().await
     }
     async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {
         self.slurm.partitions().await

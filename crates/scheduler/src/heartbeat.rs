@@ -66,9 +66,10 @@ impl Beat {
 }
 
 fn per_gpu(defaults: &BTreeMap<String, GpuDefaults>) -> Vec<(String, u32, u64)> {
-    let amounts = |all: &GpuDefaults| (all.cpus.unwrap_or(0), all.memory_mib.unwrap_or(0));
-    let rows = defaults.iter().map(|(name, all)| (name, amounts(all)));
-    rows.map(|(name, (cpus, memory_mib))| (name.clone(), cpus, memory_mib)).collect()
+    let row = |(name, all): (&String, &GpuDefaults)| {
+        (name.clone(), all.cpus.unwrap_or(0), all.memory_mib.unwrap_or(0))
+    };
+    defaults.iter().map(row).collect()
 }
 
 /// `open`: the devices that take tenants.

@@ -36,9 +36,7 @@ pub trait Slurm: Send + Sync {
     /// Every node, in one call.
     async fn nodes(&self) -> Result<Vec<Node>, SlurmError>;
     /// Every reservation that begins later or is under way, in one call.
-    async fn reservations(&self) -> Result<Vec<Reservation>, SlurmError> {
-        Ok(Vec::new())
-    }
+    async fn reservations(&self) -> Result<Vec<Reservation>, SlurmError>;
     /// Every partition, in one call.
     async fn partitions(&self) -> Result<Vec<Partition>, SlurmError>;
     /// One `scontrol update` for one job or many. Slurm may have applied a part of it when it fails: read back.

@@ -8,7 +8,8 @@ use crate::world::{Told, World};
 use async_trait::async_trait;
 use pillion_core::{Clock as _, SlurmJobId, SystemClock};
 use pillion_slurm::{
-    JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion, parse::queue,
+    JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Reservation, Slurm, SlurmError, SlurmVersion,
+    parse::queue,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -135,6 +136,10 @@ impl Slurm for Controller {
 
     async fn nodes(&self) -> Result<Vec<Node>, SlurmError> {
         Ok(print::nodes(&self.world()))
+    }
+
+    async fn reservations(&self) -> Result<Vec<Reservation>, SlurmError> {
+        Ok(Vec::new())
     }
 
     async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, warn};
 
-/// How long Slurm's word on `PrivateData` is believed.
-const PRIVACY_AGE_MAX: Duration = Duration::from_mins(1);
+/// How long Slurm's word on `PrivateData` and `JobDefaults` is believed.
+const CONF_AGE_MAX: Duration = Duration::from_mins(1);
 
 /// How long Slurm's word on reservations is believed: admins make them hours ahead.
 const RESERVATIONS_AGE_MAX: Duration = Duration::from_secs(15);
@@ -151,7 +151,7 @@ impl Watch {
     async fn ask_conf(&self) -> Result<(), TickError> {
         let (context, now) = (&self.context, self.context.now());
         let known = context.board().privacy;
-        if known.is_some_and(|(_, at)| now.seconds_since(at) < PRIVACY_AGE_MAX.as_secs_f64()) {
+        if known.is_some_and(|(_, at)| now.seconds_since(at) < CONF_AGE_MAX.as_secs_f64()) {
             return Ok(());
         }
         let asked = self.conf().await;

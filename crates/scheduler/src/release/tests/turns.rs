@@ -16,7 +16,7 @@ use pillion_fake_slurm::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSetting
 use pillion_memory_store::MemoryStore;
 use pillion_slurm::updates;
 use pillion_slurm::{
-    JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
+    JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Reservation, Slurm, SlurmError, SlurmVersion,
 };
 use pillion_store::NewMember;
 use std::collections::{BTreeMap, VecDeque};
@@ -55,6 +55,9 @@ impl Slurm for SlowSlurm {
     }
     async fn nodes(&self) -> Result<Vec<Node>, SlurmError> {
         self.slurm.nodes().await
+    }
+    async fn reservations(&self) -> Result<Vec<Reservation>, SlurmError> {
+        self.slurm.reservations().await
     }
     async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {
         self.slurm.partitions().await
