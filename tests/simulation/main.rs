@@ -13,7 +13,7 @@ mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use world::{Stays, World};
+use world::{GRES_TYPES, Stays, World};
 
 /// Random things a seed does before everything is healed.
 const STEPS: usize = 250;
@@ -97,6 +97,8 @@ struct Tally {
     sharing: u64,
     crowded: u64,
     wide: u64,
+    /// With one that had all devices of a node.
+    whole: u64,
     /// And with one on both nodes that was let go; of all of these, how many had other devices than they had waited with.
     spread: u64,
     moved: u64,
@@ -118,6 +120,7 @@ impl Tally {
                 self.sharing += u64::from(lived.shared_starts >= 2);
                 self.crowded += u64::from(lived.tenants_peak > 2);
                 self.wide += u64::from(lived.width_peak > 1);
+                self.whole += u64::from(lived.width_peak == GRES_TYPES.len());
                 self.spread += u64::from(lived.let_go_count > 0);
                 self.moved += lived.moved_count as u64;
                 self.sets += u64::from(lived.sets_shared > 0);
@@ -146,6 +149,7 @@ impl Tally {
         self.sharing * 2 > seeds
             && self.crowded * 100 > seeds
             && self.wide * 2 > seeds
+            && self.whole * 4 > seeds
             && self.spread * 4 > seeds
             && self.moved * 50 > seeds
             && self.sets * 20 > seeds
@@ -164,6 +168,7 @@ impl std::fmt::Display for Tally {
             sharing,
             crowded,
             wide,
+            whole,
             spread,
             moved,
             sets,
@@ -176,7 +181,7 @@ impl std::fmt::Display for Tally {
         } = self;
         write!(
             out,
-            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {wide} with one that had several, {spread} with one on two nodes that was let go ({moved} with other devices), {sets} with two that shared several, {accompanied} with a guest beside an interactive job, {requeued} starts that died \
+            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {wide} with one that had several, {whole} with one that had all of a node, {spread} with one on two nodes that was let go ({moved} with other devices), {sets} with two that shared several, {accompanied} with a guest beside an interactive job, {requeued} starts that died \
              with their partner and were started again, {sent_back} that were sent back, {made_room} of guests that made room; the store forgot {forgotten} times; {} failed",
             failed.len()
         )

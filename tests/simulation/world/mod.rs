@@ -38,6 +38,8 @@ const JOBS_MAX: usize = 14;
 const WORKLOADS: [&str; 6] =
     ["resnet50-infer", "bert-small-batch", "gemm-hog", "spmv-bandwidth", "launch-bound", "llama-infer"];
 const LIGHT: &str = "launch-bound";
+/// The devices of each node, by Slurm's types.
+pub(crate) const GRES_TYPES: [&str; 3] = ["g0", "g1", "g2"];
 /// What runs under the name of the light one now and then, with as much memory: a store that forgot the light one and learnt this one
 /// would give the next light one too small a limit, and nobody here starts again who ran out of memory.
 const HEAVY: &str = "gemm-hog";
@@ -80,6 +82,8 @@ pub(crate) struct World {
     pub(crate) sent_back: BTreeMap<SlurmJobId, JobStart>,
     /// Who was submitted as a guest.
     pub(crate) guests: BTreeSet<SlurmJobId>,
+    /// What each batch job asked Slurm for when it was submitted, as GRES.
+    submitted_gres: BTreeMap<SlurmJobId, String>,
     /// Guests that were to make room.
     pub(crate) made_room: BTreeSet<JobStart>,
     started: BTreeSet<JobStart>,
@@ -122,6 +126,37 @@ pub(crate) struct World {
     is_healed: bool,
 }
 
+/// How the schedulers of a seed's world are set.
+fn settings_of(seed: u64) -> Settings {
+    let mut settings = Settings { bound: Duration::from_secs(BOUND_SECONDS), ..Settings::default() };
+    settings.policy.users = UserPolicy::Any;
+    settings.session_idle = sessions::IDLE;
+    // Jobs are short here: they are judged as soon as four blocks are there, and a restart costs nothing but the work.
+    settings.pace = PaceSettings {
+        watch: Watch::Act,
+        first_seconds: 10.0,
+        steady_seconds: 20.0,
+        restart_seconds: 0.0,
+        ..PaceSettings::default()
+    };
+    settings.policy.tenants_max = match seed % 6 {
+        4 => COPIES_MAX,
+        0 | 2 => TENANTS_MAX,
+        _ => 2,
+    };
+    // In some jobs of several devices share them.
+    settings.policy.share_wide = seed % 4 == 3;
+    // In some worlds rules go by QOS.
+    if seed % 8 == 5 {
+        let text = format!(
+            "[pool]\npartitions = [\"shared\"]\n[[policy.override]]\nqos = [\"{STRICT}\"]\nusers = \"same-user\"\n"
+        );
+        settings.job_policy =
+            JobPolicy::new(&pillion_config::parse_scheduler(&text).expect("a configuration"));
+    }
+    settings
+}
+
 impl World {
     /// A world in which users want walls between them, and the devices of `n1` can be cut; in half of them one user's jobs may share what is
     /// cut.
@@ -144,32 +179,7 @@ impl World {
         let clock = Arc::new(ManualClock::new(now));
         let slurm = Arc::new(slurm(now));
         let line = Arc::new(FaultySlurm::new(Arc::clone(&slurm), Arc::clone(&clock)));
-        let mut settings = Settings { bound: Duration::from_secs(BOUND_SECONDS), ..Settings::default() };
-        settings.policy.users = UserPolicy::Any;
-        settings.session_idle = sessions::IDLE;
-        // Jobs are short here: they are judged as soon as four blocks are there, and a restart costs nothing but the work.
-        settings.pace = PaceSettings {
-            watch: Watch::Act,
-            first_seconds: 10.0,
-            steady_seconds: 20.0,
-            restart_seconds: 0.0,
-            ..PaceSettings::default()
-        };
-        settings.policy.tenants_max = match seed % 6 {
-            4 => COPIES_MAX,
-            0 | 2 => TENANTS_MAX,
-            _ => 2,
-        };
-        // In some jobs of several devices share them.
-        settings.policy.share_wide = seed % 4 == 3;
-        // In some worlds rules go by QOS.
-        if seed % 8 == 5 {
-            let text = format!(
-                "[pool]\npartitions = [\"shared\"]\n[[policy.override]]\nqos = [\"{STRICT}\"]\nusers = \"same-user\"\n"
-            );
-            settings.job_policy =
-                JobPolicy::new(&pillion_config::parse_scheduler(&text).expect("a configuration"));
-        }
+        let settings = settings_of(seed);
         let mut world = Self {
             rng: SmallRng::seed_from_u64(seed),
             now,
@@ -179,12 +189,16 @@ impl World {
             store: Arc::new(MemoryStore::new()),
             settings,
             schedulers: Vec::new(),
-            nodes: vec![Node::new("n1", "h200", 3), Node::new("n2", "max-1550", 3)],
+            nodes: vec![
+                Node::new("n1", "h200", GRES_TYPES.len()),
+                Node::new("n2", "max-1550", GRES_TYPES.len()),
+            ],
             works: BTreeMap::new(),
             dying: Vec::new(),
             victims: BTreeMap::new(),
             sent_back: BTreeMap::new(),
             guests: BTreeSet::new(),
+            submitted_gres: BTreeMap::new(),
             made_room: BTreeSet::new(),
             started: BTreeSet::new(),
             is_slurmctld_down: false,
@@ -310,8 +324,8 @@ impl World {
         // Those that Slurm started without us show nothing.
         if job.mark.as_ref().is_ok_and(|mark| mark.as_ref().is_some_and(|mark| mark.let_go.is_some())) {
             self.let_go_count += usize::from(of_nodes.len() > 1);
-            self.moved_count +=
-                usize::from(of_nodes[0].1.len() > 1 && !job.gres.starts_with("shard:g0:100,shard:g1:100"));
+            let is_moved = self.submitted_gres.get(&job.id).is_some_and(|gres| *gres != job.gres);
+            self.moved_count += usize::from(of_nodes[0].1.len() > 1 && is_moved);
         }
         for (name, gres_types) in of_nodes {
             self.width_peak = self.width_peak.max(gres_types.len());

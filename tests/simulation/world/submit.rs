@@ -1,6 +1,6 @@
 //! What users submit.
 
-use super::{BOUND_SECONDS, HEAVY, JOBS_MAX, LIE_BYTES, LIGHT, USERS, WORKLOADS, World};
+use super::{BOUND_SECONDS, GRES_TYPES, HEAVY, JOBS_MAX, LIE_BYTES, LIGHT, USERS, WORKLOADS, World};
 use crate::faulty::is_over;
 use crate::node::Work;
 use crate::users::{STRICT, mark_of};
@@ -11,10 +11,10 @@ use pillion_fake_slurm::{FakeArray, FakeJob};
 use rand::Rng;
 use std::time::Duration;
 
-/// Makes it a job of two devices.
-fn widen(mark: &mut Mark) {
-    mark.original_gres = "gpu:2".into();
-    mark.fallback = Some("g0,g1".parse().expect("two devices"));
+/// Makes it a job of these devices of a node, which are those that Slurm gives it where nobody of ours says otherwise.
+fn widen(mark: &mut Mark, devices: &[&str]) {
+    mark.original_gres = format!("gpu:{}", devices.len()).into();
+    mark.fallback = Some(devices.join(",").parse().expect("devices"));
 }
 
 impl World {
@@ -28,7 +28,7 @@ impl World {
                 for excluded in ["n1", "n2"] {
                     let mut mark = mark_of(workload);
                     if is_wide {
-                        widen(&mut mark);
+                        widen(&mut mark, &GRES_TYPES[..2]);
                     }
                     let is_strict = !self.settings.job_policy.is_uniform() && self.rng.random_bool(0.3);
                     let id = self.slurm.submit(FakeJob {
@@ -57,6 +57,15 @@ impl World {
         } else {
             self.guests.remove(&id);
         }
+    }
+
+    /// All devices of a node, or all but one: which one differs, as `pillion.lua` spreads those that it names.
+    fn some_devices(&mut self) -> Vec<&'static str> {
+        let mut devices = GRES_TYPES.to_vec();
+        if self.rng.random_bool(0.75) {
+            devices.remove(self.below(GRES_TYPES.len()));
+        }
+        devices
     }
 
     /// Some are arrays. Where copies may be many, they come as such whose tasks run at once.
@@ -106,7 +115,7 @@ impl World {
         let workload = if shares_wide && is_wide && self.rng.random_bool(0.7) { LIGHT } else { workload };
         let mut mark = mark_of(workload);
         if is_wide {
-            widen(&mut mark);
+            widen(&mut mark, &self.some_devices());
         }
         if self.rng.random_bool(0.2) {
             mark.slowdown_ratio_max = Some(1.05);
@@ -152,6 +161,7 @@ impl World {
         });
         for id in ids {
             self.keep_class(id, mark.as_guest);
+            self.submitted_gres.insert(id, mark.fallback_shards());
             let work = self.work_of(workload, uid, is_lie && !is_wide);
             self.works.insert(id, work);
         }
