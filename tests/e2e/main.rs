@@ -51,6 +51,7 @@ mod pace;
 mod pairs;
 mod plain;
 mod queue_order;
+mod recorded;
 mod replicas;
 mod reservations;
 mod restart;
