@@ -25,7 +25,7 @@ pub(crate) fn submit(cluster: &Cluster, user: &str, script: &str, more: &[&str])
 }
 
 /// The numbers after a word that the job printed.
-fn numbers(printed: &str, word: &str) -> BTreeSet<u32> {
+pub(crate) fn numbers(printed: &str, word: &str) -> BTreeSet<u32> {
     let (_, rest) = printed.split_once(word).unwrap_or_else(|| panic!("no {word} in {printed}"));
     let list = rest.split_whitespace().next().unwrap_or_default();
     list.split(',').map(|number| number.parse().unwrap_or_else(|_| panic!("{word} in {printed}"))).collect()
