@@ -2,13 +2,13 @@
 //! what is taken back, rescued or taken out is what their users asked for.
 
 use crate::leases::{
-    Journal, SLOW_RELEASE, SOON, UNTIL_TOLD, before_release, change_before_release, let_end, let_end_of,
-    scontrol_as_alice, standing, told, wait_for_fail_point, wait_for_member, wait_until_settled, was_refused,
-    why,
+    Journal, SLOW_RELEASE, SOON, UNTIL_TOLD, before_release, change_before_release, explain, let_end,
+    let_end_of, scontrol_as_alice, standing, told, wait_for_member, wait_until_settled, was_refused, why,
 };
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
 use pillion_tests::cluster::spec::{ADMITS_PLAIN, PoolNode};
+use pillion_tests::daemons::heartbeat;
 use pillion_tests::wait::wait_until;
 use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
@@ -26,7 +26,7 @@ pub(crate) fn submit(cluster: &Cluster, user: &str, script: &str, more: &[&str])
 }
 
 /// The numbers after a word that the job printed.
-fn numbers(printed: &str, word: &str) -> BTreeSet<u32> {
+pub(crate) fn numbers(printed: &str, word: &str) -> BTreeSet<u32> {
     let (_, rest) = printed.split_once(word).unwrap_or_else(|| panic!("no {word} in {printed}"));
     let list = rest.split_whitespace().next().unwrap_or_default();
     list.split(',').map(|number| number.parse().unwrap_or_else(|_| panic!("{word} in {printed}"))).collect()
@@ -121,6 +121,51 @@ fn jobs_of_several_gpus_live_in_the_pool_beside_those_of_one() {
         Ok(report.is_ok_and(|report| report.to_string().contains("g3")))
     })
     .unwrap();
+}
+
+/// NVLink joins GPUs 0 and 2, and 1 and 3: jobs of two get those, though others are neighbours by index.
+#[test]
+fn jobs_of_two_gpus_get_those_that_nvlink_joins() {
+    let spec = ClusterSpec {
+        pool_nodes: nodes_of_four(&["n1"]),
+        machine_conf_extra: vec!["nvlinks = [[0, 2], [1, 3]]".to_owned()],
+        bound_seconds: 600,
+        ..ClusterSpec::default()
+    };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    // Before its agent has spoken, nobody knows what joins the GPUs of a node.
+    wait_until("heartbeat that lists side by side what is joined", SOON, || {
+        let told = std::fs::read_to_string(heartbeat(&cluster)).unwrap_or_default();
+        Ok(told.contains("\nshape=shared g0,g2,g1,g3\n"))
+    })
+    .unwrap();
+    let joined = [BTreeSet::from([0, 2]), BTreeSet::from([1, 3])];
+    let script = format!("{WORK}\n{UNTIL_TOLD}");
+    let pairs = [1, 2].map(|_| submit(&cluster, "alice", &script, &["--gres=gpu:2"]));
+    for job in pairs {
+        wait_for_member(&cluster, job, &["running"]);
+        let explained = explain(&cluster, job).unwrap().unwrap_or_default().to_string();
+        assert!(explained.contains("and reach each other by NVLink"), "{explained}");
+        assert_eq!(Journal::of(&cluster, job).releases(), 1, "we chose, not Slurm");
+    }
+    let mut gpus = pairs.map(|job| {
+        let_end(&cluster, job);
+        has_whole(&cluster.finished_output(job, SOON).unwrap(), 2)
+    });
+    gpus.sort();
+    assert_eq!(gpus, joined);
+    for job in pairs {
+        wait_until_settled(&cluster, job);
+    }
+    // One has a GPU: of the three others two are neighbours, and a job of two gets two that are not.
+    let one = submit(&cluster, "alice", &script, &["--gres=gpu:1"]);
+    wait_for_member(&cluster, one, &["running"]);
+    let pair = submit(&cluster, "alice", WORK, &["--gres=gpu:2"]);
+    let of_pair = has_whole(&cluster.finished_output(pair, SOON).unwrap(), 2);
+    let_end(&cluster, one);
+    let of_one = numbers(&cluster.finished_output(one, SOON).unwrap(), " gpus=");
+    assert!(joined.contains(&of_pair) && of_pair.is_disjoint(&of_one), "{of_pair:?} beside {of_one:?}");
 }
 
 /// With nobody of ours alive Slurm itself starts them, on the devices that were chosen at the submission, and not all on the same.
@@ -231,28 +276,12 @@ fn a_release_of_several_gpus_is_taken_back_whole() {
     has_whole(&cluster.finished_output(job, SOON).unwrap(), 2);
 }
 
-/// The scheduler is killed before and after the release, the agent while it runs, and Slurm starts it again.
+/// The agent is killed while it runs, and Slurm starts it again.
 #[test]
-fn whoever_dies_a_job_of_several_gpus_runs_once_and_whole() {
+fn a_job_of_several_gpus_is_started_again_whole() {
     let spec = ClusterSpec { pool_nodes: nodes_of_four(&["n1"]), ..ClusterSpec::default() };
     let mut cluster = Cluster::start(spec).unwrap();
     cluster.start_pillion().unwrap();
-    for point in ["release-before-release", "release-after-release"] {
-        cluster.kill_scheduler(Signal::TERM).unwrap();
-        cluster.start_scheduler_with_failpoints(&format!("{point}=pause")).unwrap();
-        let job = submit(&cluster, "alice", WORK, &["--gres=gpu:2"]);
-        wait_for_fail_point(&cluster, job, point);
-        cluster.kill_scheduler(Signal::KILL).unwrap();
-        cluster.start_scheduler().unwrap();
-        let printed = cluster.finished_output(job, SOON).unwrap();
-        has_whole(&printed, 2);
-        assert!(!printed.contains("decision=none"), "{point}: {printed}");
-        assert_eq!(
-            (Journal::of(&cluster, job).releases(), Journal::of(&cluster, job).starts()),
-            (1, 1),
-            "{point}"
-        );
-    }
     let job = submit(&cluster, "alice", UNTIL_TOLD, &["--gres=gpu:4"]);
     wait_for_member(&cluster, job, &["running"]);
     cluster.kill_agent("n1", Signal::KILL).unwrap();

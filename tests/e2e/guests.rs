@@ -5,7 +5,7 @@ use crate::leases::{Journal, SOON, UNTIL_TOLD, let_end_of, scontrol_as_alice, wh
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
 use pillion_tests::cluster::spec::{ADMITS_PLAIN, PoolNode};
-use pillion_tests::wait::{Look, wait_for};
+use pillion_tests::wait::{Look, wait_for, wait_until};
 use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
 
@@ -133,6 +133,59 @@ fn what_cannot_be_a_guest_is_left_as_it_is() {
     // Whatever the cluster does with others.
     let job = guest(&cluster, &[]);
     assert_eq!(cluster.job_field(job, "Requeue").unwrap(), "1");
+}
+
+/// A cluster whose guests have a QOS of their own. Alice may use it, and one more; bob may use neither.
+fn start_with_guest_qos() -> Cluster {
+    let spec = ClusterSpec {
+        pool_nodes: vec![PoolNode::new("n1", "h200", Mechanism::Mps)],
+        accounting: true,
+        module_options: vec!["guest_qos = \"scavenger\"".to_owned()],
+        bound_seconds: 600,
+        ..ClusterSpec::default()
+    };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    for words in ["add qos scavenger", "add qos high", "modify user alice set qos+=scavenger,high"] {
+        cluster.program("sacctmgr").arg("-i").args(words.split(' ')).stdout().unwrap();
+    }
+    cluster
+}
+
+/// Runs a job of a user to its end: it has this QOS while it runs, and is charged to it.
+fn runs_with_qos(cluster: &Cluster, user: &str, job: SlurmJobId, qos: &str) {
+    let fields = cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
+    assert_eq!(
+        (fields["QOS"].as_str(), fields["Partition"].as_str()),
+        (qos, "shared"),
+        "job {job} of {user}"
+    );
+    let_end_of(cluster, user, job);
+    cluster.finished_output(job, SOON).unwrap();
+    wait_until(&format!("job {job} in the account of QOS {qos}"), SOON, || {
+        let words = ["--noheader", "--allocations", "--parsable2", "--format=State,QOS", "-j"];
+        let told = cluster.program("sacct").args(words).arg(job.to_string()).stdout()?;
+        Ok(told.trim() == format!("COMPLETED|{qos}"))
+    })
+    .unwrap();
+}
+
+#[test]
+fn guests_have_the_qos_of_guests_unless_they_name_another() {
+    let cluster = start_with_guest_qos();
+    runs_with_qos(&cluster, "alice", guest(&cluster, &[]), "scavenger");
+    runs_with_qos(&cluster, "alice", guest(&cluster, &["--qos=high"]), "high");
+    let arguments = [&["--colocate"], &REQUEST[..]].concat();
+    let colocated = cluster.submit_as("alice", UNTIL_TOLD, &arguments).unwrap();
+    runs_with_qos(&cluster, "alice", colocated, "normal");
+    // Who may not use it is told so by Slurm, and has no job; with a QOS of his own he is a guest all the same.
+    let arguments = [&["--colocate=guest"], &REQUEST[..]].concat();
+    let refused = cluster.try_submit_as("bob", UNTIL_TOLD, &arguments).unwrap();
+    println!("{}", refused.said);
+    assert!(refused.job.is_none() && refused.said.contains("Invalid qos specification"), "{}", refused.said);
+    assert_eq!(cluster.program("squeue").args(["--noheader", "--user=bob"]).stdout().unwrap(), "");
+    let arguments = [&["--colocate=guest", "--qos=normal"], &REQUEST[..]].concat();
+    runs_with_qos(&cluster, "bob", cluster.submit_as("bob", UNTIL_TOLD, &arguments).unwrap(), "normal");
 }
 
 #[test]

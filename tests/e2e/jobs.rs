@@ -174,6 +174,31 @@ fn interactive(cluster: &Cluster) {
     }
 }
 
+/// There are no GPUs for a step in a job that has shards. So the job is left as it was written, and its steps have what they ask for.
+fn steps_that_ask_for_gpus(cluster: &Cluster) {
+    for count in [1, 2] {
+        let inside = "echo partition=$SLURM_JOB_PARTITION gpus=$CUDA_VISIBLE_DEVICES";
+        let script = format!("srun -n1 --gpus={count} bash -c '{inside}'");
+        let gres = format!("--gres=gpu:{count}");
+        let arguments = [&["--colocate", gres.as_str()], &GPU[1..]].concat();
+        let submission = cluster.try_submit_as("alice", &script, &arguments).unwrap();
+        assert!(
+            submission.said.contains(
+                "pillion: this job is left as you wrote it and shares no GPU: a step in its script asks for GPUs; \
+                 write plain srun"
+            ),
+            "{count}: {}",
+            submission.said
+        );
+        let job = submission.job.unwrap();
+        let printed = cluster.finished_output(job, SOON).unwrap();
+        let gpus = word(&printed, "gpus");
+        let gpu_count = gpus.split(',').filter(|index| index.parse::<u32>().is_ok()).count();
+        assert_eq!((word(&printed, "partition").as_str(), gpu_count), ("gpu", count), "{printed}");
+        assert_eq!(cluster.job_field(job, "AdminComment").unwrap(), "", "{count}");
+    }
+}
+
 /// What the batch script and a step in it find in their environment.
 const ENVIRONMENTS: &str = "show='env | grep -E \"^(CUDA_|ZE|PILLION_|SLURM_JOB_GPUS=)\" | sort'
     bash -c \"$show\" > batch.$SLURM_JOB_ID; srun -n1 bash -c \"$show\" > step.$SLURM_JOB_ID || exit 1";
@@ -257,6 +282,7 @@ fn what_a_job_is_stays_what_it_is() {
     cluster.start_pillion().unwrap();
     let waiting = submit_waiting(&cluster);
     interactive(&cluster);
+    steps_that_ask_for_gpus(&cluster);
     ends_as_it_would(&cluster);
     check_waiting(&cluster, &waiting);
     cancelled_before_the_plan(&cluster);

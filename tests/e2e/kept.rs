@@ -8,13 +8,19 @@ use pillion_tests::testbed::identity_of;
 use pillion_tests::wait::wait_until;
 use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
+use std::path::PathBuf;
 
-/// `pillion-scheduler` beside the one that runs: whether it did it, and what it said.
-fn scheduler(cluster: &Cluster, action: &str) -> (bool, String) {
+/// Where [`scheduler`] keeps what was learnt.
+pub(crate) fn learnt_file(cluster: &Cluster) -> PathBuf {
+    cluster.layout().path("scheduler/learnt.jsonl")
+}
+
+/// `pillion-scheduler` beside the one that runs, which exports or imports: whether it did it, and what it said.
+pub(crate) fn scheduler(cluster: &Cluster, action: &str) -> (bool, String) {
     let program = built("pillion-scheduler").unwrap();
     let program = cluster.program(&program.display().to_string()).identity(identity_of("slurm").unwrap());
     let config = cluster.layout().path("conf/pillion-scheduler.toml");
-    let file = cluster.layout().path("scheduler/learnt.jsonl");
+    let file = learnt_file(cluster);
     let output = program.arg("--config").arg(config).arg(action).arg(file).output().unwrap();
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     (output.status.success(), said)

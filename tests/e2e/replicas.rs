@@ -1,14 +1,20 @@
 //! An array of small tasks on one device of which eight may share: one more each time, after as many as run were measured together
 //! (docs/decisions/0037-replicas.md).
 
-use crate::rides::{decisions, load, make_known_as, member_of};
-use pillion_core::SlurmJobId;
+use crate::kept::{learnt_file, scheduler};
+use crate::rides::{SOON, Watched, decisions, load, make_known_as, member_of};
 use pillion_core::device::Mechanism;
+use pillion_core::{Clock as _, JobStart, SlurmJobId, SystemClock, WorkloadKey};
+use pillion_store::archive::{Archive, ObservationRecord, TenantRecord};
 use pillion_tests::cluster::spec::PoolNode;
 use pillion_tests::wait::{Look, wait_for};
 use pillion_tests::{Cluster, ClusterSpec};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
 use std::time::Duration;
 
 /// Mostly waits for its host: many of it cost each other nothing.
@@ -18,6 +24,10 @@ const LARGE: (&str, &str) = ("molecules", "gromacs");
 /// One task, in seconds of the simulated machine: the places of those that end are to stand free for a small part of that.
 const TASK_SECONDS: u32 = 2400;
 const TASKS: u32 = 22;
+/// Longer than as many as may share need to come, one after the other.
+const LONG_TASK_SECONDS: u32 = 15_000;
+/// How many may share.
+const MOST: u32 = 8;
 /// What users accept unless they say otherwise.
 const PROMISE: f64 = 1.25;
 /// How long the whole array may take on a busy machine.
@@ -37,10 +47,10 @@ fn start() -> Cluster {
     cluster
 }
 
-fn submit_array(cluster: &Cluster, (name, work): (&str, &str), tasks: u32) -> Vec<SlurmJobId> {
+fn submit_array(cluster: &Cluster, name: &str, script: &str, tasks: u32) -> Vec<SlurmJobId> {
     let options = [format!("--colocate=profile={name}"), format!("--array=1-{tasks}")];
     let arguments = [&options[0], &options[1], "--gres=gpu:1", "-c1", "--mem=100", "-t20"];
-    let array = cluster.submit_as("alice", &load(work, TASK_SECONDS), &arguments).unwrap();
+    let array = cluster.submit_as("alice", script, &arguments).unwrap();
     (1..=tasks).map(|task| format!("{array}_{task}").parse().unwrap()).collect()
 }
 
@@ -59,7 +69,7 @@ fn run_out(cluster: &Cluster, tasks: &[SlurmJobId]) -> Vec<usize> {
                 _ => {}
             }
         }
-        let running = tasks.iter().filter(|task| of(task) == Some("RUNNING")).count();
+        let running = running_count(&states, tasks);
         if peaks.last().is_none_or(|peak| running > *peak) && running > 0 {
             peaks.push(running);
         }
@@ -68,6 +78,10 @@ fn run_out(cluster: &Cluster, tasks: &[SlurmJobId]) -> Vec<usize> {
     })
     .unwrap();
     peaks
+}
+
+fn running_count(states: &BTreeMap<String, &str>, tasks: &[SlurmJobId]) -> usize {
+    tasks.iter().filter(|task| states.get(&task.to_string()) == Some(&"RUNNING")).count()
 }
 
 /// State by task, of those that Slurm tells one by one.
@@ -107,6 +121,37 @@ fn speeds(cluster: &Cluster, tasks: &[SlurmJobId]) -> Vec<f64> {
     tasks.iter().filter_map(speed).collect()
 }
 
+/// So many copies of a workload that cost each other next to nothing, as another cluster measured them.
+fn measured_elsewhere(workload: &WorkloadKey, device_model: &str, count: u32) -> ObservationRecord {
+    let tenant = |place: u32| TenantRecord {
+        // No number of a job of this cluster.
+        start: JobStart { job_id: SlurmJobId::plain(900_000 + 100 * count + place), restart_count: 0 },
+        workload: workload.clone(),
+        cap_fraction: None,
+        speed_fraction: Some(0.99),
+        speed_fraction_deviation: None,
+        is_self_reported: false,
+    };
+    ObservationRecord {
+        device_model: device_model.to_owned(),
+        mechanism: Mechanism::Mps.to_string(),
+        ccs_mode: None,
+        power_watts: None,
+        fits: true,
+        recorded_at: SystemClock.now(),
+        tenants: (0..count).map(tenant).collect(),
+    }
+}
+
+/// Adds to an export of one profile that its workload was measured in every number that may share.
+fn add_steps(file: &Path) {
+    let mut learnt = Archive::read(BufReader::new(File::open(file).unwrap())).unwrap();
+    let [known] = &learnt.profiles[..] else { panic!("{} profiles", learnt.profiles.len()) };
+    let (workload, model) = (known.profile.workload.clone(), known.profile.device_model.clone());
+    learnt.observations.extend((2..=MOST).map(|count| measured_elsewhere(&workload, &model, count)));
+    learnt.write(File::create(file).unwrap(), SystemClock.now()).unwrap();
+}
+
 fn is_kept(speed: f64) -> bool {
     // What a busy machine makes of a measurement.
     speed * PROMISE >= 0.97
@@ -116,8 +161,9 @@ fn is_kept(speed: f64) -> bool {
 fn an_array_goes_up_step_by_step_as_each_step_is_measured() {
     let cluster = start();
     make_known_as(&cluster, "alice", &[SMALL]);
-    let tasks = submit_array(&cluster, SMALL, TASKS);
+    let tasks = submit_array(&cluster, SMALL.0, &load(SMALL.1, TASK_SECONDS), TASKS);
     let peaks = run_out(&cluster, &tasks);
+    println!("so many at once: {peaks:?}");
     let highest = *peaks.last().unwrap();
     assert!(peaks.iter().all(|peak| *peak <= 8) && highest >= 4, "{peaks:?}");
     // Two may begin at once, as a pair; from then on one at a time.
@@ -134,9 +180,36 @@ fn an_array_goes_up_step_by_step_as_each_step_is_measured() {
 fn an_array_whose_third_task_would_fill_the_device_stops_at_two() {
     let cluster = start();
     make_known_as(&cluster, "alice", &[LARGE]);
-    let tasks = submit_array(&cluster, LARGE, 8);
+    let tasks = submit_array(&cluster, LARGE.0, &load(LARGE.1, TASK_SECONDS), 8);
     let peaks = run_out(&cluster, &tasks);
     assert!(peaks.last() <= Some(&3), "{peaks:?}");
     let speeds = speeds(&cluster, &tasks);
     assert!(!speeds.is_empty() && speeds.iter().all(|speed| is_kept(*speed)), "{speeds:?}");
+}
+
+/// The first array of a workload goes up a step in two or three tasks' time. Of one that was measured before as many come as may share, as
+/// soon as they can one after the other.
+#[test]
+fn an_array_of_which_every_step_was_measured_before_fills_all_places() {
+    let mut cluster = start();
+    make_known_as(&cluster, "alice", &[SMALL]);
+    let (is_done, said) = scheduler(&cluster, "export");
+    assert!(is_done, "{said}");
+    add_steps(&learnt_file(&cluster));
+    cluster.kill_scheduler(Signal::TERM).unwrap();
+    let (is_done, said) = scheduler(&cluster, "import");
+    assert!(is_done && said.contains(&format!("{0} of {0} observations", MOST - 1)), "{said}");
+    cluster.start_scheduler().unwrap();
+    let tasks = submit_array(&cluster, SMALL.0, &load(SMALL.1, LONG_TASK_SECONDS), MOST);
+    wait_for("all of them at once", 2 * SOON, || {
+        let running = running_count(&states(&cluster.scontrol(&["show", "job", "-o"])?), &tasks);
+        let seen = format!("{running} run");
+        Ok(if running == tasks.len() { Look::Ready(()) } else { Look::NotYet(seen) })
+    })
+    .unwrap();
+    let mut watched = Watched::default();
+    watched.look(&cluster).unwrap();
+    assert_eq!(watched.together.len(), 28, "each beside each of the others: {watched:?}");
+    let known = foretold_from(&cluster, &tasks);
+    assert!(known.is_superset(&(3..=tasks.len()).collect()), "by what was measured of {known:?}");
 }

@@ -12,7 +12,7 @@ use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
 use std::net::SocketAddr;
 
-const BOUND_SECONDS: u64 = 15;
+pub(crate) const BOUND_SECONDS: u64 = 15;
 /// How long Slurm itself may take from a begin time to the start, on a busy machine.
 const START_SECONDS_MAX: u64 = 10;
 
@@ -70,8 +70,8 @@ fn die(cluster: &mut Cluster, moment: Moment) -> ([SlurmJobId; 2], u64) {
     (jobs, SystemClock.now().epoch())
 }
 
-/// Waits until a job runs without a scheduler, and checks that it was not held back for more than a bound.
-fn starts_within_the_bound(cluster: &Cluster, job: SlurmJobId, died_at: u64) {
+/// Waits until a job runs without a scheduler, and checks that it was not held back for more than [`BOUND_SECONDS`].
+pub(crate) fn starts_within_the_bound(cluster: &Cluster, job: SlurmJobId, died_at: u64) {
     let fields = cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
     let (eligible, started) = (epoch_of(cluster, job, "EligibleTime"), epoch_of(cluster, job, "StartTime"));
     let (eligible, started) = (eligible.unwrap(), started.unwrap());

@@ -80,7 +80,9 @@ pub(crate) fn job_submit_lua(cluster: &Cluster) -> Result<Option<String>> {
     let module = folder.join("pillion.lua");
     let bytes = std::fs::read(&module).map_err(io_error("read", &module))?;
     let copy = cluster.layout().write("conf/pillion.lua", bytes)?;
-    let options = format!("heartbeat = \"{}\", pools = {{ \"shared\" }}", heartbeat(cluster).display());
+    let usual =
+        [format!("heartbeat = \"{}\"", heartbeat(cluster).display()), "pools = { \"shared\" }".into()];
+    let options = [&usual, &cluster.spec().module_options[..]].concat().join(", ");
     let replacements =
         [("/etc/slurm/pillion.lua", copy.display().to_string()), ("pools = { \"shared\" }", options)];
     for (from, to) in replacements {

@@ -24,7 +24,7 @@ use Then::{Runs, RunsManaged, RunsSomehow, Waits};
 pub(super) type Row = (&'static str, Outcome, Then);
 
 /// GPUs of one node, in every way to say it, or of each of several; and what goes well with that.
-pub(super) static MANAGED: [Row; 39] = [
+pub(super) static MANAGED: [Row; 44] = [
     ("--gres=gpu:1 -N2", Managed("node", "gpu:1", ""), Runs),
     ("--gres=gpu:4,lscratch:9 -N2 -n4 -c2", Managed("node", "gpu:4", "lscratch:9"), Runs),
     ("--gres=gpu:2", Managed("node", "gpu:2", ""), Runs),
@@ -36,6 +36,11 @@ pub(super) static MANAGED: [Row; 39] = [
         Managed("node", "gpu:2", "lscratch:9"),
         Runs,
     ),
+    ("--gpus=2 -N1 --array=3-4", Managed("job", "gpu:2", ""), Runs),
+    ("--gpus=2 -N1 -x n2", Managed("job", "gpu:2", ""), Runs),
+    ("--gpus=2 -N1 -C fast", Managed("job", "gpu:2", ""), Runs),
+    ("--gpus=2 -N1 --begin=now+1hour", Managed("job", "gpu:2", ""), Waits),
+    ("--gpus=2 -N1 --dependency=afterany:1", Managed("job", "gpu:2", ""), Runs),
     ("--gres=gpu:h200:4 -N1 -n4", Managed("node", "gpu:h200:4", ""), RunsManaged),
     ("--gres=gpu:1", Managed("node", "gpu:1", ""), Runs),
     ("--gres=gpu", Managed("node", "gpu", ""), Runs),
@@ -71,10 +76,18 @@ pub(super) static MANAGED: [Row; 39] = [
 ];
 
 /// An unknown number of nodes; or something that a shared GPU, or shards of several, cannot give.
-pub(super) static UNTOUCHED: [Row; 30] = [
+pub(super) static UNTOUCHED: [Row; 36] = [
     ("", Untouched("no GPU"), Runs),
     ("--gres=lscratch:5", Untouched("no GPU"), Runs),
     ("--gpus-per-task=2 -n2 -N1", Untouched("--ntasks=1"), Runs),
+    // On the one node that is left: of two, Slurm might take a GPU of each, and the step asks for both of one.
+    ("--gpus=2 -x w2", Untouched("from several nodes"), Runs),
+    ("--gpus=4 -x w2", Untouched("from several nodes"), Runs),
+    ("--gres=gpu:2 -N1 --exclusive", Untouched("--exclusive"), Runs),
+    ("--gpus=2 -N1 -w w1", Untouched("-w"), Runs),
+    ("--gpus-per-socket=2 --sockets-per-node=1", Untouched("by socket"), Runs),
+    // Never started: Slurm would count its GPUs by the one task of the step.
+    ("--gpus=2 -n2 -N1 --ntasks-per-gpu=1 --begin=now+1hour", Untouched("--ntasks-per-gpu"), Waits),
     ("--gres=gpu:g0:1,gpu:g1:1", Untouched("more than one place"), Runs),
     ("--gpus=1 --gres=gpu:1", Untouched("more than one place"), Runs),
     ("--gres=gpu:g1:1", Untouched("no GPU of that type"), Runs),

@@ -155,6 +155,8 @@ pub struct ClusterSpec {
     pub accounting: bool,
     /// The job submit module.
     pub job_submit: JobSubmit,
+    /// Further options that it configures `pillion.lua` with: `guest_qos = "scavenger"`.
+    pub module_options: Vec<String>,
     /// Load the SPANK plugin, where it was built.
     pub spank: bool,
     /// What slurmd starts in the place of `slurmstepd`.
@@ -203,6 +205,7 @@ impl Default for ClusterSpec {
             memory_mib_per_node: 256_000,
             accounting: false,
             job_submit: JobSubmit::default(),
+            module_options: Vec::new(),
             spank: true,
             slurmstepd: None,
             containment: Containment::default(),
