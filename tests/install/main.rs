@@ -6,6 +6,7 @@
 mod one_host;
 mod own_jobs;
 mod own_ways;
+mod plain_job;
 mod power;
 mod quickstart;
 mod releases;
@@ -17,6 +18,7 @@ mod site;
 use own_jobs::OwnJobs;
 use pillion_tests::machine::Machine;
 use pillion_tests::wait::{Look, wait_for, wait_until};
+use plain_job::plain_job;
 use quickstart::{Reader, edit_slurm_conf};
 use site::{SOON, Site, USER};
 
@@ -37,32 +39,6 @@ const DEVICES: &str = "socket = \"/run/pillion/simulated-device.sock\"\n[machine
 const CHANGED: &str = "/etc/slurm/slurm.conf /etc/slurm/gres.conf /etc/slurm/plugstack.conf /etc/slurm/job_submit.lua /etc/pillion/pillion.toml";
 /// Two that get on with each other.
 const WORKLOADS: [&str; 2] = ["resnet50-infer", "bert-small-batch"];
-/// What a job without the flag finds, in its script and in a step of it, on a node that is not the pool's.
-const ENVIRONMENT: &str = "-w n2 --gpus=1 -t 5 \
-     --wrap '(env | sort; echo in a step; srun env | sort) >environment.new; mv environment.new environment'";
-/// Of these, what is another's with each job or step: its number, its times, its processes and their ports.
-const OF_ONE_RUN: [&str; 7] = [
-    "SLURM_JOB_ID=",
-    "SLURM_JOBID=",
-    "SLURM_JOB_START_TIME=",
-    "SLURM_JOB_END_TIME=",
-    "SLURM_TASK_PID=",
-    "SLURM_SRUN_COMM_PORT=",
-    "SLURM_STEP_LAUNCHER_PORT=",
-];
-
-/// What a job finds in its environment, without what is its own alone.
-fn environment(site: &Site) -> String {
-    let job = site.submits(ENVIRONMENT);
-    site.wait_for_job(&job, "COMPLETED");
-    let text = site.wrote("n2", "environment");
-    let lines = text.lines().filter(|line| !OF_ONE_RUN.iter().any(|name| line.starts_with(name)));
-    let kept: Vec<&str> = lines.collect();
-    let (script, step) = text.split_once("in a step\n").expect("the step ran");
-    let is_told = |text: &str, name: &str| text.lines().any(|line| line.starts_with(name));
-    assert!(is_told(script, "SLURM_JOB_GPUS=") && is_told(step, "SLURM_STEP_ID=0"), "{text}");
-    kept.join("\n")
-}
 
 fn state_of(machine: &Machine, unit: &str, property: &str) -> String {
     let said = machine.types(&format!("systemctl show -P {property} {unit}")).unwrap();
@@ -288,10 +264,8 @@ fn load(site: &Site, name: &str, seconds: u32, time_limit: &str) -> String {
     ))
 }
 
-/// Two workloads alone, and then in one pair; the two jobs of it.
-fn share(site: &Site, reader: &mut Reader) -> [String; 2] {
-    reader.types(site, "sed -i");
-    site.wait_until_active();
+/// Two workloads alone, and then in one pair, whose jobs work for so many seconds of the simulated machine; the two jobs of it.
+fn pair(site: &Site, seconds: u32) -> [String; 2] {
     // Forty seconds of real time each, beside each other on the two GPUs.
     let alone: Vec<String> = WORKLOADS.iter().map(|name| load(site, name, 2400, "30")).collect();
     for job in &alone {
@@ -306,18 +280,30 @@ fn share(site: &Site, reader: &mut Reader) -> [String; 2] {
     site.controller.types("pillion drain --reason test n1:g1").unwrap();
     // Who joins has to end before his host does.
     let pair = [("60", WORKLOADS[0]), ("50", WORKLOADS[1])].map(|(time_limit, name)| {
-        let job = load(site, name, 144_000, time_limit);
+        let job = load(site, name, seconds, time_limit);
         site.wait_for_job(&job, "RUNNING");
         job
     });
-    let places =
-        site.controller.types("pillion pairs --all --parsable2 --noheader -o node,gres,state,jobid").unwrap();
+    let places = places(site);
     for job in &pair {
         assert!(
             places.lines().any(|line| line == format!("n1|g0|released|{job}")),
             "job {job} shares n1:g0\n{places}"
         );
     }
+    pair
+}
+
+/// Where the jobs of all decisions are or were, and what became of these, a line each: `n1|g0|released|14`.
+fn places(site: &Site) -> String {
+    site.controller.types("pillion pairs --all --parsable2 --noheader -o node,gres,state,jobid").unwrap()
+}
+
+/// As the quickstart has it: two that share, and one more that asks.
+fn share(site: &Site, reader: &mut Reader) -> [String; 2] {
+    reader.types(site, "sed -i");
+    site.wait_until_active();
+    let pair = pair(site, 144_000);
     let block = reader.next("sbatch --colocate=profile=train");
     assert_eq!(block.language, "sh user");
     let said = site.controller.types_as(USER, &block.lines.join("\n")).unwrap();
@@ -339,24 +325,26 @@ fn a_site_is_made_by_the_quickstart_and_packages_go_without_harm() {
     let mut site = Site::new();
     let mut reader = Reader::new();
     let own = OwnJobs::new(&site);
-    let before = environment(&site);
+    let before = plain_job(&site);
     install(&site, &mut reader);
+    assert_eq!(plain_job(&site), before, "packages alone change nothing");
     follow_slurm(&site.controller);
     make_pool(&site, &mut reader, &own);
     own.go_on(&site, "Slurm was started again with a pool");
     start_daemons(&site, &mut reader);
     one_host::share_one_host(&site.controller);
     let pair = share(&site, &mut reader);
-    assert_eq!(environment(&site), before, "of a job that asked for nothing");
+    assert_eq!(plain_job(&site), before, "of a job that asked for nothing");
     power::lose_power(&mut site, &pair);
     power::node_loses_power(&mut site, &pair);
     own.go_on(&site, "whole machines lost their power");
     releases::upgrade(&site, &pair);
     own.go_on(&site, "an upgrade");
+    assert_eq!(plain_job(&site), before, "of a job that asked for nothing");
     removal::from_node(&site, &pair);
-    assert_eq!(environment(&site), before, "of a job that asked for nothing");
+    assert_eq!(plain_job(&site), before, "of a job that asked for nothing");
     removal::from_controller(&site, &pair);
     own.go_on(&site, "the packages went");
-    assert_eq!(environment(&site), before, "of a job that asked for nothing");
+    assert_eq!(plain_job(&site), before, "of a job that asked for nothing");
     reader.ends();
 }
