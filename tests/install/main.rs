@@ -37,12 +37,28 @@ const DEVICES: &str = "socket = \"/run/pillion/simulated-device.sock\"\n[machine
      [[machine.devices]]\nmodel = \"h200\"\nmechanism = \"none\"\n[[machine.devices]]\nmodel = \"h200\"\nmechanism = \"none\"\n";
 /// Slurm's files, and ours, that setup may change.
 const CHANGED: &str = "/etc/slurm/slurm.conf /etc/slurm/gres.conf /etc/slurm/plugstack.conf /etc/slurm/job_submit.lua /etc/pillion/pillion.toml";
+/// The most that systemd may say of the agent's unit; of the file alone less is asked (`tests/hardening.rs`).
+const EXPOSURE_MAX: f64 = 5.0;
 /// Two that get on with each other.
 const WORKLOADS: [&str; 2] = ["resnet50-infer", "bert-small-batch"];
 
 fn state_of(machine: &Machine, unit: &str, property: &str) -> String {
     let said = machine.types(&format!("systemctl show -P {property} {unit}")).unwrap();
     said.trim().to_owned()
+}
+
+/// Nothing is said of the units that packages have brought.
+fn verify_units(machine: &Machine) {
+    let verify = "systemd-analyze verify --man=no $(ls /usr/lib/systemd/system/*pillion*) 2>&1";
+    assert_eq!(machine.types(verify).unwrap(), "", "what systemd says of the units on {}", machine.name());
+}
+
+/// How far systemd sees a unit shut in that is loaded, drop-ins and all: of 10, and 5 and above is "medium".
+fn exposure(machine: &Machine, unit: &str) -> f64 {
+    let said = machine.types(&format!("systemd-analyze security --no-pager {unit}")).unwrap();
+    let level =
+        said.rsplit_once("Overall exposure level for ").and_then(|(_, rest)| rest.split_whitespace().nth(1));
+    level.and_then(|level| level.parse().ok()).unwrap_or_else(|| panic!("{said}"))
 }
 
 /// The packages alone: nothing runs, nothing is enabled, no file of Slurm's has changed, and systemd takes the units.
@@ -62,10 +78,7 @@ fn install(site: &Site, reader: &mut Reader) {
         for unit in UNITS {
             assert_eq!(state_of(machine, unit, "ActiveState"), "inactive", "{unit} on {}", machine.name());
         }
-        let said = machine
-            .types("systemd-analyze verify --man=no $(ls /usr/lib/systemd/system/*pillion*) 2>&1")
-            .unwrap();
-        assert_eq!(said, "", "what systemd says of the units");
+        verify_units(machine);
         // The trigger or the installation itself stamped it.
         let linked = machine.types("readlink /usr/lib/pillion/pillion.so").unwrap();
         let slurm = machine.types("sinfo -V").unwrap();
@@ -252,6 +265,8 @@ fn start_daemons(site: &Site, reader: &mut Reader) {
     node.types("systemctl enable --now pillion-simulated-device").unwrap();
     reader.types(site, "pillion setup node");
     site.wait_for_agent();
+    let exposure = exposure(node, "pillion-agent.service");
+    assert!(exposure <= EXPOSURE_MAX, "the agent that runs is at {exposure}");
     let said = reader.types(site, "pillion doctor");
     assert!(!said.contains("FAIL"), "{said}");
 }
