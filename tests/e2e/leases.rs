@@ -1,6 +1,7 @@
 //! What the tests of releases share: where Pillion says that a job stands, and what Slurm's own log says was done to it.
 
 use pillion_core::SlurmJobId;
+use pillion_tests::storm::slurm_log::lines_of;
 use pillion_tests::wait::{Look, wait_for, wait_until};
 use pillion_tests::{Cluster, HarnessError};
 use rustix::process::Signal;
@@ -170,13 +171,7 @@ impl Journal {
     /// Reads it.
     pub(crate) fn of(cluster: &Cluster, job: SlurmJobId) -> Self {
         let text = std::fs::read_to_string(cluster.layout().log("slurmctld")).unwrap();
-        let name = format!("JobId={job}");
-        let names_it = |line: &&str| {
-            line.match_indices(&name).any(|(at, _)| {
-                !line[at + name.len()..].starts_with(|next: char| next.is_ascii_digit() || next == '_')
-            })
-        };
-        Self(text.lines().filter(names_it).map(str::to_owned).collect())
+        Self(lines_of(&text, &job.to_string()).into_iter().map(str::to_owned).collect())
     }
     fn count(&self, holds: impl Fn(&str) -> bool) -> usize {
         self.0.iter().filter(|line| holds(line)).count()

@@ -98,7 +98,7 @@ const LOADS: &str = "#include <dlfcn.h>\nint main(int count, char **words) { voi
 fn a_leak_of_a_plugin_that_is_unloaded_is_found() {
     let compiler = Path::new("/usr/bin/cc");
     if !Path::new(VALGRIND).exists() || !compiler.exists() {
-        println!("skipped: there is no {VALGRIND} or no {}", compiler.display());
+        pillion_test_kit::skipped(&format!("there is no {VALGRIND} or no {}", compiler.display()));
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -119,7 +119,7 @@ fn a_leak_of_a_plugin_that_is_unloaded_is_found() {
 #[test]
 fn the_plugin_in_slurms_programs_is_clean_under_valgrind() {
     if !Path::new(VALGRIND).exists() {
-        println!("skipped: there is no {VALGRIND}");
+        pillion_test_kit::skipped(&format!("there is no {VALGRIND}"));
         return;
     }
     let folder = tempfile::tempdir().unwrap();

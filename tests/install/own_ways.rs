@@ -1,11 +1,14 @@
 //! A site with ways of its own: a `SlurmUser` that is not `slurm`, `auth/slurm` and no MUNGE (so our own key: docs/admin-guide.md, "Who
-//! proves what"), rules in its `job_submit.lua`, and a Prolog. Setup leaves these as they are and says what to add; a job that asks for
-//! nothing finds what it found, and Slurm records of it what it recorded.
+//! proves what"), rules in its `job_submit.lua`, a Prolog, and a summary of each job that it writes where our mark stands. Setup leaves
+//! these as they are and says what to add; two that ask share; a job that asks for nothing finds what it found, and Slurm records of it
+//! what it recorded.
 
+use crate::plain_job::plain_job;
 use crate::quickstart::edit_slurm_conf;
 use crate::site::{SLURM_CONF, SOON, Site, USER};
-use crate::{CONFIG, DEVICES, environment, load, state_of};
-use pillion_tests::wait::wait_until;
+use crate::{CONFIG, DEVICES, WORKLOADS, load, pair, places, state_of};
+use pillion_tests::wait::{Look, wait_for, wait_until};
+use serde_json::Value;
 
 const SLURM_KEY: &str = "/etc/slurm/slurm.key";
 /// Said, though it is what is taken where munged is not.
@@ -44,21 +47,6 @@ fn do_what_they_did(site: &Site) {
     site.wait_for_job(&job, "COMPLETED");
     let lines = site.machine("n2").types(&format!("cat {PROLOG_LOG}")).unwrap();
     assert!(lines.lines().any(|line| line == job), "{job} in {lines}");
-}
-
-/// Fields of a record that are another's with each job, beside its times.
-const OF_ONE_RUN: [&str; 4] = ["JobId", "StdOut", "StdErr", "AllocNode:Sid"];
-
-/// What Slurm records of a job that asks for nothing of ours, without its number and its times.
-fn record(site: &Site) -> String {
-    let job = site.submits("-w n2 --gpus=1 -t 5 -J plain --wrap 'srun true'");
-    site.wait_for_job(&job, "COMPLETED");
-    let said = site.controller.types(&format!("scontrol show job -d {job}")).unwrap();
-    let is_kept = |word: &&str| {
-        let name = word.split('=').next().unwrap_or_default();
-        !name.contains("Time") && !name.contains("Sched") && !OF_ONE_RUN.contains(&name)
-    };
-    said.split_whitespace().filter(is_kept).collect::<Vec<_>>().join("\n")
 }
 
 /// What setup says is to be done by hand, done.
@@ -181,6 +169,47 @@ fn loads_the_plugin(site: &Site) {
     site.wait_for_job(&job, "COMPLETED");
 }
 
+/// Whether the scheduler has seen this job run where it was sent.
+fn is_seen(site: &Site, job: &str) -> bool {
+    let said = site.controller.types(&format!("pillion explain --json {job}")).unwrap();
+    let explained: Value = serde_json::from_str(&said).expect(&said);
+    let decisions = explained["decisions"].as_array().into_iter().flatten();
+    let mut members = decisions.flat_map(|decision| decision["members"].as_array().into_iter().flatten());
+    members.any(|member| member["job_id"] == job && member["state"] == "running")
+}
+
+/// Two of the site's users share, and jobstats, as sites of before have it, writes its summary over our mark while they run: both
+/// go on and end as if it had not, and the summary is what Slurm records.
+fn share_and_are_summed_up(site: &Site) {
+    // A minute of real time, and half of one more beside each other.
+    let pair = pair(site, 3_600);
+    let summary = |job: &str| format!("JS1:H4sIAAAA{job}");
+    for job in &pair {
+        wait_until(&format!("job {job} that is seen to run"), SOON, || Ok(is_seen(site, job))).unwrap();
+        let words = format!("JobId={job} AdminComment={}", summary(job));
+        site.controller.types(&format!("scontrol update {words}")).unwrap();
+    }
+    for (job, name) in pair.iter().zip(WORKLOADS) {
+        site.wait_for_job(job, "COMPLETED");
+        assert_eq!(site.job(job, "AdminComment"), summary(job));
+        assert_eq!(site.job(job, "Restarts"), "0", "job {job}");
+        let seen = site.wrote("n1", &format!("{name}.env"));
+        assert!(is_decided(&seen), "{seen}");
+        wait_for(&format!("end of the decision for job {job}"), SOON, || {
+            let places = places(site);
+            let is_over = places.lines().any(|line| line == format!("n1|g0|ended|{job}"));
+            Ok(if is_over { Look::Ready(()) } else { Look::NotYet(places) })
+        })
+        .unwrap();
+    }
+    site.controller.types("pillion undrain n1:g1").unwrap();
+}
+
+/// Whether a job was told which decision it runs by.
+fn is_decided(environment: &str) -> bool {
+    environment.lines().any(|line| line.starts_with("PILLION_DECISION=") && !line.ends_with('='))
+}
+
 #[test]
 fn a_site_without_munge_and_with_rules_of_its_own_is_served_as_it_is() {
     let site = Site::new();
@@ -188,20 +217,21 @@ fn a_site_without_munge_and_with_rules_of_its_own_is_served_as_it_is() {
     change_slurm_user(&site);
     convert(&site);
     do_what_they_did(&site);
-    let before = (environment(&site), record(&site));
+    let before = plain_job(&site);
     install(&site);
     site.wait_until_active();
     runs_as_slurm_user(&site);
     let job = load(&site, "resnet50-infer", 600, "5");
     site.wait_for_job(&job, "COMPLETED");
     let seen = site.wrote("n1", "resnet50-infer.env");
-    assert!(seen.lines().any(|line| line.starts_with("PILLION_DECISION=") && !line.ends_with('=')), "{seen}");
+    assert!(is_decided(&seen), "{seen}");
     // Its user asks on the controller, where he is known by his socket.
     let said = site.controller.types_as(USER, &format!("pillion why {job}")).unwrap();
     assert!(said.contains(&job), "{said}");
+    share_and_are_summed_up(&site);
     do_what_they_did(&site);
     loads_the_plugin(&site);
-    assert_eq!((environment(&site), record(&site)), before, "of a job that asked for nothing");
+    assert_eq!(plain_job(&site), before, "of a job that asked for nothing");
     let said = site.controller.types("pillion doctor --quiet 2>&1 || true").unwrap();
     assert!(!said.contains("FAIL"), "{said}");
 }

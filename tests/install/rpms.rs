@@ -2,7 +2,7 @@
 //! they depend on is not looked at; what they bring and what their scripts do is.
 
 use crate::site::machine;
-use crate::{DEVICES, UNITS, state_of};
+use crate::{DEVICES, UNITS, state_of, verify_units};
 use pillion_tests::machine::Machine;
 
 const DEVICE: &str = "pillion-simulated-device.service";
@@ -30,6 +30,7 @@ fn rpms_install_upgrade_and_go() {
     let machine = machine(folder.path(), "n1", "node", 2);
     rpm(&machine, "-i /srv/pillion/*.rpm");
     are_whole(&machine, 1);
+    verify_units(&machine);
     for unit in UNITS {
         // RPM has no triggers of others' files: this one watches in their stead.
         let is_on = unit == "pillion-spank-follow.path";
@@ -46,6 +47,7 @@ fn rpms_install_upgrade_and_go() {
     assert_ne!(before, "0");
     rpm(&machine, "-U /srv/pillion/next/*.rpm");
     are_whole(&machine, 2);
+    verify_units(&machine);
     assert_eq!(state_of(&machine, DEVICE, "MainPID"), before, "an upgrade starts nothing again");
     assert_eq!(state_of(&machine, DEVICE, "UnitFileState"), "enabled");
     assert_eq!(machine.types("tail -n 1 /etc/slurm/pillion.lua").unwrap(), "-- ours\n");

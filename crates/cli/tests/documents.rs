@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod citations;
+mod test_commands;
 
 use pillion_config::{mistakes, parts};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,7 +2,7 @@
 //! only seconds. And the shards in use that `scontrol show node -d` tells. Pure.
 
 use super::facts::Allocation;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is read of the log.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -19,11 +19,53 @@ const SAME_SECONDS: f64 = 1.0;
 /// Reads the whole text. What does not look like a line of a log is passed over.
 pub fn read(text: &str) -> SlurmLog {
     let mut log = SlurmLog::default();
+    let mut together: BTreeSet<&str> = text.lines().filter_map(|line| named(line).next()?.task()).collect();
     for line in text.lines() {
-        let (Some(at), Some(name)) = (time_of(line), job_of(line)) else { continue };
-        log.lines.entry(name.clone()).or_default().push(line.to_owned());
+        let (Some(at), Some(named)) = (time_of(line), named(line).next()) else { continue };
+        match named {
+            Named::Job { name, .. } => {
+                if named.has_own_record() {
+                    together.remove(name);
+                }
+                log.take(at, name, line);
+            }
+            Named::Rest { array } => {
+                for name in together.iter().filter(|name| array_of(name) == Some(array)) {
+                    log.take(at, name, line);
+                }
+            }
+        }
+    }
+    log.allocations.retain(|_, of_job| !of_job.is_empty());
+    log
+}
+
+/// The lines that name a job, wherever in them, in their order.
+pub fn lines_of<'t>(text: &'t str, job: &str) -> Vec<&'t str> {
+    let mut has_own_record = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let mut is_named = false;
+        for named in named(line) {
+            is_named |= match named {
+                Named::Job { name, .. } => name == job,
+                Named::Rest { array } => !has_own_record && array_of(job) == Some(array),
+            };
+            has_own_record |= named.task() == Some(job) && named.has_own_record();
+        }
+        if is_named {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+impl SlurmLog {
+    /// Takes a line that names this job.
+    fn take(&mut self, at: f64, name: &str, line: &str) {
+        self.lines.entry(name.to_owned()).or_default().push(line.to_owned());
         let begins = line.contains("Allocate JobId=") || line.contains("Started JobId=");
-        let of_job = log.allocations.entry(name).or_default();
+        let of_job = self.allocations.entry(name.to_owned()).or_default();
         if begins {
             // Both lines are written where the main scheduler starts a job.
             let is_same =
@@ -41,8 +83,6 @@ pub fn read(text: &str) -> SlurmLog {
             last.until.get_or_insert(at);
         }
     }
-    log.allocations.retain(|_, of_job| !of_job.is_empty());
-    log
 }
 
 /// Whether from this line on the job has its node no more, or will not have it for long.
@@ -61,12 +101,48 @@ fn ends(line: &str) -> bool {
         || line.contains("batch requested abort")
 }
 
-/// `JobId=12`, `JobId=12_3(15)` and `JobId=12_3` become `12` and `12_3`; `None` for an array as a whole.
-fn job_of(line: &str) -> Option<String> {
-    let (_, rest) = line.split_once("JobId=")?;
-    let end = rest.find(|next: char| !next.is_ascii_digit() && next != '_').unwrap_or(rest.len());
-    let name = &rest[..end];
-    (!name.is_empty() && !name.ends_with('_')).then(|| name.to_owned())
+/// Whom a line names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named<'t> {
+    /// `JobId=12`, `JobId=12_3` and `JobId=12_3(15)`; the number of the record where it is told.
+    Job { name: &'t str, record: Option<&'t str> },
+    /// `JobId=12_*`: the record that all tasks of an array share that have none of their own. Before 25.11 the last one left was
+    /// given its name at once; since then it is this until it starts, also where it alone is changed.
+    Rest { array: &'t str },
+}
+
+impl<'t> Named<'t> {
+    /// The name, where it is that of a task.
+    fn task(self) -> Option<&'t str> {
+        match self {
+            Self::Job { name, .. } => array_of(name).and(Some(name)),
+            Self::Rest { .. } => None,
+        }
+    }
+
+    /// Whether a task has left the record that it shared. The last one keeps that, and has its number: the array's.
+    fn has_own_record(self) -> bool {
+        let Self::Job { name, record: Some(record) } = self else { return false };
+        array_of(name).is_some_and(|array| array != record)
+    }
+}
+
+/// Everybody whom a line names.
+fn named(line: &str) -> impl Iterator<Item = Named<'_>> {
+    line.split("JobId=").skip(1).filter_map(|rest| {
+        let end = rest.find(|next: char| !next.is_ascii_digit() && next != '_').unwrap_or(rest.len());
+        let (name, after) = rest.split_at(end);
+        if let Some(array) = name.strip_suffix('_') {
+            return (!array.is_empty() && after.starts_with('*')).then_some(Named::Rest { array });
+        }
+        let record = after.strip_prefix('(').and_then(|after| Some(after.split_once(')')?.0));
+        (!name.is_empty()).then_some(Named::Job { name, record })
+    })
+}
+
+/// `12` of `12_3`; `None` of a job that is no task.
+fn array_of(name: &str) -> Option<&str> {
+    Some(name.split_once('_')?.0)
 }
 
 fn nodes_of(line: &str) -> Option<Vec<String>> {
@@ -157,6 +233,30 @@ no line of a log
         );
         assert_eq!((log.lines["12"].len(), log.lines["13_2"].len()), (4, 5));
         assert!(!log.lines.contains_key("13"));
+    }
+
+    /// As 26.05 writes it of an array of two, each of them released.
+    #[test]
+    fn the_last_task_of_an_array_is_the_rest_of_it_until_it_starts() {
+        const ARRAY: &str = "\
+[2026-11-23T04:00:00.000] _update_job: setting priority to 1 for JobId=5_*
+[2026-11-23T04:00:01.000] _update_job: setting admin_comment to x;lease=1 for JobId=5_1(6)
+[2026-11-23T04:00:02.000] _update_job: setting admin_comment to x;lease=2 for JobId=5_*
+[2026-11-23T04:00:03.000] sched: JobId=5_2(5) non-runnable: Requested nodes are busy
+[2026-11-23T04:00:04.000] _update_job: setting admin_comment to x;alone=1 for JobId=5_*
+[2026-11-23T04:00:04.000] _update_job: setting admin_comment to x;lease=3 for JobId=55_*
+[2026-11-23T04:00:05.000] sched: Allocate JobId=5_2(5) NodeList=n1 #CPUs=1 Partition=shared
+";
+        let lines: Vec<&str> = ARRAY.lines().collect();
+        let log = read(ARRAY);
+        assert_eq!(log.lines["5_1"], lines[..2]);
+        assert_eq!(log.lines["5_2"], [lines[0], lines[2], lines[3], lines[4], lines[6]]);
+        assert_eq!(log.lines.len(), 2, "{log:?}");
+        for job in ["5_1", "5_2"] {
+            assert_eq!(lines_of(ARRAY, job), log.lines[job]);
+        }
+        assert_eq!(lines_of(ARRAY, "5"), Vec::<&str>::new());
+        assert_eq!(lines_of("sched: JobId=5 after JobId=6\n", "6"), ["sched: JobId=5 after JobId=6"]);
     }
 
     #[test]

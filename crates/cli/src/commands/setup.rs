@@ -9,7 +9,8 @@ use crate::format::clean;
 use crate::output::{Answer, Block, Output, Table, json};
 use crate::program::run_program;
 use crate::setup::{
-    Host, On, Plan, Record, Role, Step, Undo, Wanted, carry_out, do_steps, lock, plan, undo_steps,
+    Host, On, Plan, Record, Role, Step, Undo, Wanted, carry_out, do_steps, lock, must_watch_plugins, plan,
+    undo_steps,
 };
 use crate::slurm_conf::{Files, SLURM_CONF};
 use pillion_slurm::{CommandSlurm, Slurm as _};
@@ -43,7 +44,7 @@ pub async fn run(args: &SetupArgs, global: &Global, output: &Output) -> Result<E
     let files = site_files(&host)?;
     host.check(args.role, &files)?;
     let wanted = wanted(args, &config, &files)?;
-    let on = on(args.role.units()).await;
+    let on = on(&host.units(args.role)).await;
     let mut plan = plan(&host, args.role, &files, &wanted, on.as_ref().unwrap_or(&On::default()));
     if let Err(why) = on {
         let units: Vec<String> = std::mem::take(&mut plan.units).into_iter().map(|unit| unit.name).collect();
@@ -84,6 +85,7 @@ fn this_host(args: &SetupArgs, config: &Config) -> Host {
     let is_configless = !slurm.join(SLURM_CONF).exists() && Path::new(CONFIGLESS).join(SLURM_CONF).exists();
     Host {
         name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        must_watch_plugins: must_watch_plugins(Path::new("/")),
         root: PathBuf::from("/"),
         slurm: if is_configless { PathBuf::from(CONFIGLESS) } else { slurm },
         is_configless,

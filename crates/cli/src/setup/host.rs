@@ -2,7 +2,16 @@
 
 use crate::error::CliError;
 use crate::slurm_conf::{Files, Served};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+/// The unit that watches folders of Slurm's plugins, whose lines are the list of those.
+const WATCH: &str = include_str!("../../../../deploy/systemd/pillion-spank-follow.path");
+const WATCH_UNIT: &str = "pillion-spank-follow.path";
+/// Below a folder of releases of Slurm, where each has its plugins.
+const PLUGINS_OF_A_RELEASE: [&str; 2] = ["lib/slurm", "lib64/slurm"];
+/// Where dpkg keeps which files are of which package, a list each.
+const DPKG_LISTS: &str = "/var/lib/dpkg/info";
 
 /// What a host is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -25,8 +34,8 @@ impl Role {
         }
     }
 
-    /// The units that run there, in the order in which they are enabled.
-    pub const fn units(self) -> &'static [&'static str] {
+    /// Its daemons' units, in the order in which they are enabled.
+    const fn units(self) -> &'static [&'static str] {
         match self {
             Self::Controller => &["pillion-scheduler.service", "pillion-rescue.timer"],
             Self::Node => &["pillion-agent.service"],
@@ -65,12 +74,20 @@ pub struct Host {
     pub slurm: PathBuf,
     /// Whether its Slurm files are slurmctld's, and nobody's to change here (configless).
     pub is_configless: bool,
+    /// Whether nobody tells of a change of Slurm's plugins: see [`must_watch_plugins`].
+    pub must_watch_plugins: bool,
 }
 
 impl Host {
     /// The place of an absolute path.
     pub fn at(&self, path: &str) -> PathBuf {
-        self.root.join(path.trim_start_matches('/'))
+        at(&self.root, path)
+    }
+
+    /// The units that are to be on for a role, in the order in which they are enabled.
+    pub fn units(&self, role: Role) -> Vec<&'static str> {
+        let watch = self.must_watch_plugins.then_some(WATCH_UNIT);
+        role.units().iter().copied().chain(watch).collect()
     }
 
     /// Whether this is a host of that kind, with what our packages bring.
@@ -114,6 +131,57 @@ impl Host {
             }
         }
     }
+}
+
+/// Whether plugins of a Slurm lie below `root` in a folder that no package of dpkg brought (`make install`): dpkg, which tells our
+/// package of a change of its own, does not tell of theirs, and after an upgrade of that Slurm `--colocate` would be no option. Where
+/// there is no dpkg this is so of each Slurm, and the package has begun to watch already.
+pub fn must_watch_plugins(root: &Path) -> bool {
+    let of_packages = of_packages(root);
+    plugin_folders(root).iter().any(|folder| !of_packages.contains(folder))
+}
+
+/// The folders below `root` in which Slurm's plugins lie, as they are called there.
+fn plugin_folders(root: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for watched in WATCH.lines().filter_map(|line| line.strip_prefix("PathChanged=")) {
+        let mut folders = vec![watched.to_owned()];
+        for entry in entries(&at(root, watched)) {
+            // A link to the release that runs is no folder of its own.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                folders.extend(PLUGINS_OF_A_RELEASE.map(|plugins| format!("{watched}/{name}/{plugins}")));
+            }
+        }
+        found.extend(folders.into_iter().filter(|folder| has_plugin(&at(root, folder))));
+    }
+    found
+}
+
+fn has_plugin(folder: &Path) -> bool {
+    entries(folder).any(|entry| entry.path().extension().is_some_and(|end| end == "so"))
+}
+
+/// All that dpkg's packages have in folders of plugins, by its lists.
+fn of_packages(root: &Path) -> BTreeSet<String> {
+    let lists = entries(&at(root, DPKG_LISTS)).map(|entry| entry.path());
+    let lists = lists.filter(|path| path.extension().is_some_and(|end| end == "list"));
+    // One that cannot be read names nothing: to watch in vain harms nobody.
+    let texts = lists.filter_map(|path| std::fs::read_to_string(path).ok());
+    texts
+        .flat_map(|text| {
+            text.lines().filter(|line| line.contains("/slurm")).map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// What is in a folder; nothing where there is none.
+fn entries(folder: &Path) -> impl Iterator<Item = std::fs::DirEntry> + use<> {
+    std::fs::read_dir(folder).into_iter().flatten().flatten()
+}
+
+fn at(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
 }
 
 /// Slurm goes by short names; a site may write either.

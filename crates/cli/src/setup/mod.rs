@@ -18,7 +18,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use host::{Host, Role};
+pub use host::{Host, Role, must_watch_plugins};
 pub use plan::{Change, On, Plan, Unit, Wanted, plan};
 pub use record::{Record, lock};
 pub use steps::{Step, Undo, carry_out, do_steps, undo_steps};

@@ -85,7 +85,7 @@ pub fn plan(host: &Host, role: Role, files: &Files, wanted: &Wanted, on: &On) ->
         }
     }
     keep_together(host, &mut plan);
-    let units = role.units().iter().map(|unit| (*unit).to_owned());
+    let units = host.units(role).into_iter().map(str::to_owned);
     plan.units = units
         .map(|name| (on.active.contains(&name), Unit { is_enabled: on.enabled.contains(&name), name }))
         .filter(|(is_active, unit)| !(*is_active && unit.is_enabled))

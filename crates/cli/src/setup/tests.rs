@@ -51,6 +51,7 @@ impl Site {
             root: root.path().to_owned(),
             slurm,
             is_configless: false,
+            must_watch_plugins: false,
         };
         Self { root, host }
     }
@@ -77,12 +78,16 @@ impl Site {
         let pool =
             Pool { nodes: "n1".to_owned(), names, partition: partition.to_owned(), devices: Vec::new() };
         let wanted = Wanted { pool: Some(pool), ..Wanted::default() };
+        plan(&self.host, Role::Controller, &self.files(), &wanted, &self.on(Role::Controller))
+    }
+
+    /// Which units of a role are on.
+    fn on(&self, role: Role) -> On {
         let that_are = |word: &str| {
-            let units = Role::Controller.units().iter().map(|unit| (*unit).to_owned());
+            let units = self.host.units(role).into_iter().map(str::to_owned);
             units.filter(|unit| self.state(word, unit).exists()).collect::<Vec<String>>()
         };
-        let on = On { enabled: that_are("enabled"), active: that_are("active") };
-        plan(&self.host, Role::Controller, &self.files(), &wanted, &on)
+        On { enabled: that_are("enabled"), active: that_are("active") }
     }
 
     fn steps(&self) -> Vec<Step> {

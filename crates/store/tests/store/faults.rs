@@ -152,7 +152,7 @@ fn fault(kind: FaultKind, since: u32, detail: &str) -> DeviceFault {
     DeviceFault { kind, detail: detail.to_owned(), since: at(since) }
 }
 
-fn condition(name: &str, faults: Vec<DeviceFault>) -> DeviceCondition {
+pub(crate) fn condition(name: &str, faults: Vec<DeviceFault>) -> DeviceCondition {
     DeviceCondition {
         gres_type: GresType::new(name),
         faults,

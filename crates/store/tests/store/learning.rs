@@ -134,7 +134,7 @@ pub(crate) async fn a_pair_that_runs_again_and_again_leaves_others_theirs(store:
     assert_eq!(firsts(third).await.len(), 2, "who asks for what is new is told of it");
 }
 
-fn model(state: ModelState, seconds: u32) -> NewModel {
+pub(crate) fn model(state: ModelState, seconds: u32) -> NewModel {
     let score = Score { log_score_mean: 0.75, error_mean: 0.125, below_low_fraction: 0.25 };
     NewModel {
         kind: "learned-1".to_owned(),

@@ -29,7 +29,7 @@ fn estimate(speed: f64) -> SpeedEstimate {
     }
 }
 
-fn decision(id: u32, decided: u32, host: Option<u32>) -> ShadowDecision {
+pub(crate) fn decision(id: u32, decided: u32, host: Option<u32>) -> ShadowDecision {
     let role = if host.is_some() { Role::Joiner } else { Role::Host };
     let reason = if host.is_some() { Reason::Joined } else { Reason::AloneJoinable };
     let explanation = Explanation {
@@ -74,11 +74,11 @@ fn decision(id: u32, decided: u32, host: Option<u32>) -> ShadowDecision {
     }
 }
 
-fn score(outcome: ShadowOutcome, beside: Option<ShadowBeside>) -> ShadowScore {
+pub(crate) fn score(outcome: ShadowOutcome, beside: Option<ShadowBeside>) -> ShadowScore {
     ShadowScore { outcome, held_seconds: 3600.0, is_duration_as_believed: Some(true), beside }
 }
 
-fn beside(fit: ShadowFit) -> ShadowBeside {
+pub(crate) fn beside(fit: ShadowFit) -> ShadowBeside {
     ShadowBeside {
         fit,
         overlap_seconds: 1000.0,

@@ -1,5 +1,5 @@
-//! Hosts of other kinds than the plain controller: one whose slurm.conf includes others, a node, and a node without Slurm files of
-//! its own.
+//! Hosts of other kinds than the plain controller: one whose slurm.conf includes others, a node, a node without Slurm files of its
+//! own, and one whose Slurm no package brought.
 
 use super::*;
 
@@ -45,12 +45,7 @@ impl Site {
 
     fn node_plan(&self) -> Plan {
         let wanted = Wanted { backend: Some("nvidia".to_owned()), ..Wanted::default() };
-        let that_are = |word: &str| {
-            let units = Role::Node.units().iter().map(|unit| (*unit).to_owned());
-            units.filter(|unit| self.state(word, unit).exists()).collect::<Vec<String>>()
-        };
-        let on = On { enabled: that_are("enabled"), active: that_are("active") };
-        plan(&self.host, Role::Node, &self.files(), &wanted, &on)
+        plan(&self.host, Role::Node, &self.files(), &wanted, &self.on(Role::Node))
     }
 
     fn steps_of(&self, plan: &Plan) -> Vec<Step> {
@@ -156,4 +151,71 @@ async fn a_configless_node_gets_our_configuration_and_nothing_of_slurms() {
     assert!(!site.host.slurm.join("plugstack.conf").exists());
     site.does(&site.undo().unwrap()).await;
     assert_eq!(contents(&site), before);
+}
+
+/// A folder of plugins, and the lists of dpkg's packages that name folders.
+fn has_plugins(site: &Site, folder: &str, lists: &[(&str, &str)]) {
+    let made = [(format!("{folder}/select_cons_tres.so"), String::new())];
+    let lists =
+        lists.iter().map(|(name, text)| (format!("/var/lib/dpkg/info/{name}.list"), (*text).to_owned()));
+    for (path, text) in made.into_iter().chain(lists) {
+        let path = site.host.at(&path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+}
+
+#[test]
+fn plugins_of_slurm_are_watched_where_dpkg_does_not_tell_of_them() {
+    const WLM: &str = "/usr/lib/x86_64-linux-gnu/slurm-wlm";
+    let other = ("base-files", "/.\n/opt\n/usr/local/lib\n");
+    let wlm =
+        ("slurm-wlm-basic-plugins", "/.\n/usr/lib/x86_64-linux-gnu\n/usr/lib/x86_64-linux-gnu/slurm-wlm\n");
+    let release = ("site-slurm", "/opt/slurm\n/opt/slurm/25.05.3\n/opt/slurm/25.05.3/lib/slurm\n");
+    let must = |folders: &[&str], lists: &[(&str, &str)]| {
+        let site = Site::new();
+        folders.iter().for_each(|folder| has_plugins(&site, folder, lists));
+        if folders.iter().any(|folder| folder.starts_with("/opt/slurm/25.05.3")) {
+            std::os::unix::fs::symlink("25.05.3", site.host.at("/opt/slurm/current")).unwrap();
+        }
+        must_watch_plugins(site.root.path())
+    };
+    assert!(!must(&[], &[other]), "there is no Slurm");
+    assert!(!must(&[WLM], &[other, wlm]), "the distribution's");
+    assert!(must(&["/usr/local/lib/slurm"], &[other]), "make install");
+    assert!(must(&[WLM, "/opt/slurm/lib/slurm"], &[other, wlm]), "beside the distribution's");
+    assert!(must(&["/opt/slurm/25.05.3/lib/slurm"], &[other]), "a folder for each release");
+    assert!(!must(&["/opt/slurm/25.05.3/lib/slurm"], &[other, release]), "a package of the site's");
+    assert!(
+        must(&["/opt/slurm/25.05.3/lib/slurm", "/opt/slurm/25.11.0/lib64/slurm"], &[release]),
+        "one is not"
+    );
+    assert!(must(&["/usr/lib64/slurm"], &[]), "there is no dpkg");
+}
+
+#[tokio::test]
+async fn the_watch_is_shown_and_begun_on_every_kind_of_host_and_ends_with_an_undo() {
+    const WATCH: &str = "pillion-spank-follow.path";
+    for role in [Role::Controller, Role::Node, Role::Submit] {
+        let mut site = Site::node("/etc/slurm", false);
+        let plan = |site: &Site| {
+            let wanted = Wanted { backend: Some("nvidia".to_owned()), ..Wanted::default() };
+            plan(&site.host, role, &site.files(), &wanted, &site.on(role))
+        };
+        assert!(plan(&site).units.iter().all(|unit| unit.name != WATCH), "dpkg tells");
+        site.host.must_watch_plugins = true;
+        let before = contents(&site);
+        let steps = site.steps_of(&plan(&site));
+        assert_eq!(names(&steps, &site.folder()).last(), Some(&format!("{WATCH} true")), "{role:?}");
+        site.does(&steps).await;
+        assert!(site.state("active", WATCH).exists() && plan(&site).units.is_empty());
+        site.does(&site.undo().unwrap()).await;
+        assert_eq!(contents(&site), before, "{role:?}");
+        // As with RPM, whose package has begun to watch.
+        for word in ["enabled", "active"] {
+            std::fs::write(site.state(word, WATCH), "").unwrap();
+        }
+        let steps = site.steps_of(&plan(&site));
+        assert!(!names(&steps, &site.folder()).contains(&format!("{WATCH} true")), "{role:?}");
+    }
 }
