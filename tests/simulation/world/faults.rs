@@ -52,6 +52,9 @@ impl World {
         self.note(format!("slurmctld forgets {:.1} s", self.now.seconds_since(saved.at)));
         *self.line.users.lock().expect("nobody panics with it") = saved.users;
         self.works = saved.works;
+        // What it believes to run it launches no more, where it has forgotten that it ended it too.
+        let believed = self.slurm.open_jobs().into_iter().filter(|job| job.state == JobState::Running);
+        self.started.extend(believed.map(|job| job.start()));
         self.follow_slurm();
         let there: BTreeSet<JobStart> =
             self.nodes.iter().flat_map(|node| node.running.iter().map(|run| run.start)).collect();
