@@ -211,7 +211,7 @@ fn job_of(fields: &[&str; 28]) -> Option<Job> {
         id: SlurmJobId::plain(inner_id),
         restart_count: number_u32(restart_count)?,
         inner_id,
-        reason: if waits { state::reason(reason) } else { crate::ReasonKind::None },
+        reason: if waits { state::reason(reason, or_empty(account)) } else { crate::ReasonKind::None },
         uid: UserId(number_u32(uid)?),
         user: or_empty(user).into(),
         account: or_empty(account).into(),

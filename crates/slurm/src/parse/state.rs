@@ -31,15 +31,17 @@ fn ending(text: &str) -> Option<Ending> {
     })
 }
 
-/// Why a job waits, from the text of `-O Reason`: a word, or a word and a sentence
-/// (`ReqNodeNotAvail, May be reserved for other job`).
-pub fn reason(text: &str) -> ReasonKind {
+/// Why a job waits, from the text of `-O Reason`: a word, or a word and a sentence (`ReqNodeNotAvail, May be reserved for other job`).
+/// `account`: what it is charged to, empty for nothing.
+pub fn reason(text: &str, account: &str) -> ReasonKind {
     let word = text.split([',', ' ', '(']).next().unwrap_or_default();
     let of_text: fn(String) -> ReasonKind = match word {
         "" | "None" => return ReasonKind::None,
         "BeginTime" => return ReasonKind::BeginTime,
         "Dependency" | "DependencyNeverSatisfied" => return ReasonKind::Dependency,
         "Resources" | "Priority" | "ReqNodeNotAvail" | "Nodes" | "NodeDown" => ReasonKind::Resources,
+        // So 23.11 and 24.05 say of who excludes nodes and waits for the others, on a cluster that keeps no accounts (recorded).
+        "InvalidAccount" if account.is_empty() => ReasonKind::Resources,
         "JobHeldUser" | "JobHeldAdmin" | "JobHoldMaxRequeue" | "ReservationDeleted" => ReasonKind::Held,
         "JobArrayTaskLimit" | "Licenses" | "AccountNotAllowed" | "InvalidAccount" | "InvalidQOS" => {
             ReasonKind::Limit
@@ -90,22 +92,27 @@ mod tests {
 
     #[test]
     fn reasons() {
-        assert_eq!(reason("None"), ReasonKind::None);
-        assert_eq!(reason("BeginTime"), ReasonKind::BeginTime);
-        assert!(matches!(reason("ReqNodeNotAvail, May be reserved for other job"), ReasonKind::Resources(_)));
-        assert!(matches!(reason("ReqNodeNotAvail(Unavailable:n1)"), ReasonKind::Resources(_)));
-        assert!(matches!(reason("Nodes required for job are DOWN, DRAINED"), ReasonKind::Resources(_)));
+        assert_eq!(reason("None", ""), ReasonKind::None);
+        assert_eq!(reason("BeginTime", ""), ReasonKind::BeginTime);
+        assert!(matches!(
+            reason("ReqNodeNotAvail, May be reserved for other job", ""),
+            ReasonKind::Resources(_)
+        ));
+        assert!(matches!(reason("ReqNodeNotAvail(Unavailable:n1)", ""), ReasonKind::Resources(_)));
+        assert!(matches!(reason("Nodes required for job are DOWN, DRAINED", ""), ReasonKind::Resources(_)));
         for word in [
             "QOSMaxGRESPerUser",
             "AssocGrpGRES",
             "PartitionTimeLimit",
             "JobArrayTaskLimit",
             "MaxCpuPerAccount",
+            "InvalidAccount",
         ] {
-            assert!(matches!(reason(word), ReasonKind::Limit(_)), "{word}");
+            assert!(matches!(reason(word, "research"), ReasonKind::Limit(_)), "{word}");
         }
-        assert!(matches!(reason("JobHeldAdmin"), ReasonKind::Held(_)));
-        assert!(matches!(reason("BadConstraints"), ReasonKind::Other(_)));
+        assert!(matches!(reason("JobHeldAdmin", ""), ReasonKind::Held(_)));
+        assert!(matches!(reason("BadConstraints", ""), ReasonKind::Other(_)));
+        assert!(matches!(reason("InvalidAccount", ""), ReasonKind::Resources(_)));
     }
 
     #[test]
