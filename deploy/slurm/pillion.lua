@@ -383,8 +383,13 @@ local function names_deadline(job)
   return written or spank_value(job, DEADLINE_HINT) or string.find(job.submit_line or "", "%-%-dea")
 end
 
+-- The QOS that it will run under: what its user named, for a guest what the site gives guests, else the user's own.
+local function qos_of(job, is_guest)
+  return text_of(job.qos) or (is_guest and text_of(config.guest_qos)) or job.default_qos
+end
+
 -- What the job is besides its GPU that keeps it from being managed; nil for nothing.
-local function why_unfit(job, gpu)
+local function why_unfit(job, gpu, is_guest)
   local shared = given(job.shared)
   if job.cron_job then return "it comes from scrontab" end
   if text_of(job.clusters) then return "it names clusters" end
@@ -422,7 +427,7 @@ local function why_unfit(job, gpu)
   if bind and not (gpu.field == "task" and bind == string.format("gres/gpu:per_task:%.0f", gpu.count)) then
     return "it asks for --gpu-bind or --tres-bind"
   end
-  if contains(config.unmanaged_qos, text_of(job.qos) or job.default_qos) then return "its QOS demands a whole GPU" end
+  if contains(config.unmanaged_qos, qos_of(job, is_guest)) then return "its QOS demands a whole GPU" end
   return nil
 end
 
@@ -532,9 +537,9 @@ local function in_list(list, name)
 end
 
 -- Whether Slurm lets this job into the partition, as far as lua is shown; otherwise why not.
-local function why_closed(job, part)
+local function why_closed(job, part, is_guest)
   local account = text_of(job.account) or job.default_account
-  local qos = text_of(job.qos) or job.default_qos
+  local qos = qos_of(job, is_guest)
   local function only(list, name)
     return text_of(list) and string.lower(list) ~= "all" and not in_list(list, name)
   end
@@ -543,8 +548,8 @@ local function why_closed(job, part)
   if has_bit(part.flags, 2 ^ 6) then return "is exclusive to one user a node" end
   if only(part.allow_accounts, account) then return "does not admit your account" end
   if text_of(part.deny_accounts) and in_list(part.deny_accounts, account) then return "does not admit your account" end
-  if only(part.allow_qos, qos) then return "does not admit your QOS" end
-  if text_of(part.deny_qos) and in_list(part.deny_qos, qos) then return "does not admit your QOS" end
+  if only(part.allow_qos, qos) then return "does not admit the QOS " .. tostring(qos) end
+  if text_of(part.deny_qos) and in_list(part.deny_qos, qos) then return "does not admit the QOS " .. tostring(qos) end
   if only(part.allow_alloc_nodes, job.alloc_node) then return "does not admit jobs from this host" end
   return nil
 end
@@ -654,13 +659,13 @@ local function why_too_small(job, gpu, size, pool, part)
 end
 
 -- The first of these pools that admits the job and could run it.
-local function choose_pool(job, gpu, size, limit, pools, part_list)
+local function choose_pool(job, gpu, size, limit, option, pools, part_list)
   local reason = "there is no pool"
   for _, pool in ipairs(pools) do
     local part = part_list[pool.partition]
     local why = "is not open to you"
     if part then
-      why = why_closed(job, part) or why_too_small(job, gpu, size, pool, part) or select(2, limit_in(part, limit))
+      why = why_closed(job, part, option.guest) or why_too_small(job, gpu, size, pool, part) or select(2, limit_in(part, limit))
       -- Where its user named this partition himself Slurm tells him, and nobody is refused for what only may be.
       if not why and not contains(split(job.partition or "", ","), pool.partition) and not has_nodes_for(job, gpu, size, pool) then
         why = "may have too few nodes with all that it asks of each (-N, -C, -x, CPUs, memory, --tmp, other GRES)"
@@ -787,6 +792,7 @@ local function understood(option, beat, count, nodes, begin, now)
   if option.guest then
     what = "waits as a guest for a GPU that nobody else needs, of its own or shared; where somebody needs it, it is ended and started "
       .. "again from the beginning"
+    if text_of(config.guest_qos) then what = what .. "; in the QOS " .. config.guest_qos .. " unless --qos names another" end
     if slowdown then what = what .. "; if shared, " .. limit end
   end
   local each = count > 1 and string.format("%.0f GPUs", count) or "a GPU"
@@ -887,7 +893,7 @@ local function manage(job, part_list, option, pools, beat, now)
   if given(job.het_job_offset) then return false, "it is part of a heterogeneous job" end
   local gpu, no_gpu = find_gpu(job)
   if not gpu then return false, no_gpu end
-  local unfit = why_unfit(job, gpu) or (job.priority == 0 and "it is held" or nil) or why_no_step(job)
+  local unfit = why_unfit(job, gpu, option.guest) or (job.priority == 0 and "it is held" or nil) or why_no_step(job)
   if unfit then return false, unfit end
   local nodes = node_count(job)
   if not job.script then
@@ -914,7 +920,7 @@ local function manage(job, part_list, option, pools, beat, now)
   if not limit then return false, "its time limit depends on its partition; write --time" end
   -- DefaultTime=0 makes it compulsory, and Slurm refuses a job without.
   if limit.minutes == 0 then return false, "its partition demands a time limit; write --time" end
-  local pool, no_pool = choose_pool(job, gpu, size, limit, pools, part_list)
+  local pool, no_pool = choose_pool(job, gpu, size, limit, option, pools, part_list)
   if not pool then return false, no_pool end
   local bound = job.script and beat.bound or math.min(beat.bound, SESSION_BOUND_SECONDS)
   local begin = math.max(job.begin_time or 0, now + bound)

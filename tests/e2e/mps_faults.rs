@@ -177,9 +177,13 @@ fn a_server_in_fault_lets_nobody_in_until_its_clients_have_left() {
     scene.wait_until_told("device-well", "its MPS server reports a fault");
 }
 
-/// Whoever ignores SIGTERM works until SIGKILL, which takes his neighbour along, unless the daemon ends him before.
-#[test]
-fn a_tenant_that_is_cancelled_leaves_through_the_daemon_and_its_neighbour_works_on() {
+/// Whoever ignores SIGTERM works until SIGKILL, which takes his neighbour along, unless the daemon ends him before. `end` has Slurm end him, in
+/// this state; his neighbour has work for so long, in seconds of the devices.
+fn who_is_deaf_leaves_through_the_daemon(
+    end: impl Fn(&Cluster, SlurmJobId),
+    state: &str,
+    neighbour_seconds: u32,
+) {
     let node = PoolNode { backend: NodeBackend::Nvidia, ..PoolNode::new("n1", "h200", Mechanism::Mps) };
     let mut cluster = Cluster::start(ClusterSpec {
         pool_nodes: vec![node],
@@ -193,12 +197,28 @@ fn a_tenant_that_is_cancelled_leaves_through_the_daemon_and_its_neighbour_works_
     cluster.start_pillion().unwrap();
     make_known(&cluster, &["alice"], &PAIR, &[&[]]);
     let deaf = script(&format!("trap '' TERM\nexec pillion-load {} --seconds 60000", PAIR[0]));
-    let [cancelled, neighbour] = pair(&cluster, &[deaf, load(PAIR[1], 1200)], &[]);
-    seen_together(&cluster, [cancelled, neighbour]);
-    cluster.program("scancel").arg(cancelled.to_string()).stdout().unwrap();
-    let told = wait_for_event(&cluster, cancelled, "clients-ended");
+    let [ended, neighbour] = pair(&cluster, &[deaf, load(PAIR[1], neighbour_seconds)], &[]);
+    seen_together(&cluster, [ended, neighbour]);
+    end(&cluster, ended);
+    let told = wait_for_event(&cluster, ended, "clients-ended");
     assert!(told.starts_with("1 process of it left the GPU through the MPS daemon"), "{told}");
-    cluster.wait_for_job(cancelled, &["CANCELLED"], SOON).unwrap();
+    cluster.wait_for_job(ended, &[state], SOON).unwrap();
     let fields = cluster.wait_for_job(neighbour, &["COMPLETED"], 2 * SOON).unwrap();
     assert_eq!(fields["Restarts"], "0");
+}
+
+#[test]
+fn a_tenant_that_is_cancelled_leaves_through_the_daemon_and_its_neighbour_works_on() {
+    let cancel = |cluster: &Cluster, job: SlurmJobId| {
+        cluster.program("scancel").arg(job.to_string()).stdout().unwrap();
+    };
+    who_is_deaf_leaves_through_the_daemon(cancel, "CANCELLED", 1200);
+}
+
+#[test]
+fn a_tenant_whose_time_is_over_leaves_through_the_daemon_and_its_neighbour_works_on() {
+    let shorten = |cluster: &Cluster, job: SlurmJobId| {
+        cluster.scontrol(&["update", &format!("JobId={job}"), "TimeLimit=1"]).unwrap();
+    };
+    who_is_deaf_leaves_through_the_daemon(shorten, "TIMEOUT", 7200);
 }

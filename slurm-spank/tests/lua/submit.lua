@@ -664,7 +664,19 @@ S.test("a guest has the QOS of guests where the site has one and its user names 
   job, values = S.batch(GPU, "yes")
   submit(job)
   S.equal(values.qos, nil, "it is no guest")
-  pillion.configure({ guest_qos = "" })
+  local function pool(fields) return S.partitions({ shared = S.partition(fields) }) end
+  assert_untouched("a pool for others", GPU, "guest", "does not admit the QOS scavenger", pool({ allow_qos = "normal" }))
+  assert_untouched("no guest", GPU, "yes", "does not admit the QOS", pool({ allow_qos = "scavenger" }))
+  for qos, admitted in pairs({ scavenger = GPU, normal = with({ qos = "normal" }) }) do
+    job, values = S.batch(admitted, "guest")
+    S.said = {}
+    submit(job, pool({ allow_qos = qos }))
+    S.equal(values.partition, "shared", qos .. ": " .. tostring(S.said[1]))
+    S.contains(S.said[1], "in the QOS scavenger unless --qos names another", qos)
+  end
+  pillion.configure({ unmanaged_qos = { "scavenger" } })
+  assert_untouched("a QOS of whole GPUs", GPU, "guest", "its QOS demands a whole GPU")
+  pillion.configure({ guest_qos = "", unmanaged_qos = {} })
 end)
 
 S.test("what cannot be a guest is left as its user wrote it", function()

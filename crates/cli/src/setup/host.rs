@@ -24,6 +24,10 @@ pub enum Role {
     Submit,
 }
 
+/// The plugin, and what stamps it for the Slurm that is installed.
+const PLUGIN: (&str, &str) = ("/usr/lib/pillion/pillion.so", "pillion-spank");
+const FOLLOW: &str = "/usr/lib/pillion/pillion-spank-follow";
+
 impl Role {
     /// The word for it.
     pub const fn word(self) -> &'static str {
@@ -45,7 +49,6 @@ impl Role {
 
     /// Files that packages of ours bring, and without which what is written would harm or do nothing: each with its package.
     const fn needs(self) -> &'static [(&'static str, &'static str)] {
-        const PLUGIN: (&str, &str) = ("/usr/lib/pillion/pillion.so", "pillion-spank");
         const PROLOG: (&str, &str) = ("/etc/slurm/pillion/prolog", "pillion-slurm");
         const EPILOG: (&str, &str) = ("/etc/slurm/pillion/epilog", "pillion-slurm");
         match self {
@@ -126,6 +129,10 @@ impl Host {
         let missing = role.needs().iter().find(|(path, _)| !self.at(path).exists());
         match missing {
             None => Ok(()),
+            // Stamped for a Slurm, of which there was none when its package was installed.
+            Some((path, _)) if *path == PLUGIN.0 && self.at(FOLLOW).exists() => Err(CliError::Data(format!(
+                "there is no {path}, for no Slurm was found yet: run {FOLLOW} first"
+            ))),
             Some((path, package)) => {
                 Err(CliError::Data(format!("there is no {path}: install the package {package} first")))
             }

@@ -323,6 +323,10 @@ fn what_is_the_wrong_host_or_lacks_something_is_one_sentence() {
     std::fs::remove_file(site.host.at("/usr/lib/pillion/pillion.so")).unwrap();
     let missing = "there is no /usr/lib/pillion/pillion.so: install the package pillion-spank first";
     assert_eq!(said(Role::Submit, "login"), Err(missing.to_owned()));
+    // The package is there, and was before Slurm.
+    std::fs::write(site.host.at("/usr/lib/pillion/pillion-spank-follow"), "").unwrap();
+    let unstamped = "there is no /usr/lib/pillion/pillion.so, for no Slurm was found yet: run /usr/lib/pillion/pillion-spank-follow first";
+    assert_eq!(said(Role::Submit, "login"), Err(unstamped.to_owned()));
 }
 
 #[test]
