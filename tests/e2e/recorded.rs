@@ -11,7 +11,7 @@ use pillion_tests::{Cluster, ClusterSpec};
 use std::path::PathBuf;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 const EXPECTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/recorded/reading.txt");
 /// Who is started anew is set back, which Slurm does two minutes later.
 const REQUEUED: u32 = 1;

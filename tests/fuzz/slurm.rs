@@ -107,7 +107,7 @@ fn words_and_lists() {
             assert!(bytes <= nodeset::TEXT_BYTES_MAX, "{bytes} bytes of names");
         }
         state::job_state(&text);
-        state::reason(&text);
+        state::reason(&text, "");
         state::node_availability(&text);
         time_limit_seconds(&text);
     });

@@ -6,7 +6,7 @@
 use crate::plain_job::plain_job;
 use crate::quickstart::edit_slurm_conf;
 use crate::site::{SLURM_CONF, SOON, Site, USER};
-use crate::{CONFIG, DEVICES, WORKLOADS, load, pair, places, state_of};
+use crate::{CONFIG, DEVICES, WORKLOADS, load, pair, state_of};
 use pillion_tests::wait::{Look, wait_for, wait_until};
 use serde_json::Value;
 
@@ -169,13 +169,23 @@ fn loads_the_plugin(site: &Site) {
     site.wait_for_job(&job, "COMPLETED");
 }
 
-/// Whether the scheduler has seen this job run where it was sent.
-fn is_seen(site: &Site, job: &str) -> bool {
+/// How far this job's part in its decision is, as the scheduler has seen it.
+fn member_state(site: &Site, job: &str) -> String {
     let said = site.controller.types(&format!("pillion explain --json {job}")).unwrap();
     let explained: Value = serde_json::from_str(&said).expect(&said);
     let decisions = explained["decisions"].as_array().into_iter().flatten();
     let mut members = decisions.flat_map(|decision| decision["members"].as_array().into_iter().flatten());
-    members.any(|member| member["job_id"] == job && member["state"] == "running")
+    let member = members.find(|member| member["job_id"] == job);
+    member.and_then(|member| member["state"].as_str()).unwrap_or("none").to_owned()
+}
+
+/// Waits until the scheduler has seen it in this state.
+fn wait_for_member(site: &Site, job: &str, state: &str) {
+    wait_for(&format!("job {job} that is {state}, as decided"), SOON, || {
+        let seen = member_state(site, job);
+        Ok(if seen == state { Look::Ready(()) } else { Look::NotYet(seen) })
+    })
+    .unwrap();
 }
 
 /// Two of the site's users share, and jobstats, as sites of before have it, writes its summary over our mark while they run: both
@@ -185,7 +195,7 @@ fn share_and_are_summed_up(site: &Site) {
     let pair = pair(site, 3_600);
     let summary = |job: &str| format!("JS1:H4sIAAAA{job}");
     for job in &pair {
-        wait_until(&format!("job {job} that is seen to run"), SOON, || Ok(is_seen(site, job))).unwrap();
+        wait_for_member(site, job, "running");
         let words = format!("JobId={job} AdminComment={}", summary(job));
         site.controller.types(&format!("scontrol update {words}")).unwrap();
     }
@@ -195,12 +205,7 @@ fn share_and_are_summed_up(site: &Site) {
         assert_eq!(site.job(job, "Restarts"), "0", "job {job}");
         let seen = site.wrote("n1", &format!("{name}.env"));
         assert!(is_decided(&seen), "{seen}");
-        wait_for(&format!("end of the decision for job {job}"), SOON, || {
-            let places = places(site);
-            let is_over = places.lines().any(|line| line == format!("n1|g0|ended|{job}"));
-            Ok(if is_over { Look::Ready(()) } else { Look::NotYet(places) })
-        })
-        .unwrap();
+        wait_for_member(site, job, "ended");
     }
     site.controller.types("pillion undrain n1:g1").unwrap();
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Debug, Serialize, Deserialize)]
 struct Call {
     /// The program with its arguments, and the lines that it read.
-    call: Vec<String>,
+    asked: Vec<String>,
     status: i32,
     stdout: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -70,7 +70,7 @@ pub fn tape(folder: &Path) -> std::io::Result<String> {
         let Ok(status) = part("status") else { break };
         let lines = |text: String| text.lines().map(str::to_owned).collect();
         calls.push(Call {
-            call: lines(part("call")?),
+            asked: lines(part("call")?),
             status: status.trim().parse().map_err(std::io::Error::other)?,
             stdout: lines(part("stdout")?),
             stderr: lines(part("stderr")?),
@@ -85,11 +85,11 @@ pub fn tape(folder: &Path) -> std::io::Result<String> {
 /// That it is no tape, or a program cannot be written.
 pub fn player(tape: &str, folder: &Path) -> std::io::Result<CommandSlurm> {
     let calls: Vec<Call> = serde_json::from_str(tape)?;
-    for (number, Call { call, status, stdout, stderr }) in calls.iter().enumerate() {
+    for (number, Call { asked, status, stdout, stderr }) in calls.iter().enumerate() {
         let write = |name: &str, text: String| std::fs::write(folder.join(format!("{number}.{name}")), text);
-        let text = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        let text = |lines: &[String]| lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect::<String>();
         write("status", status.to_string())?;
-        for (name, lines) in [("call", call), ("stdout", stdout), ("stderr", stderr)] {
+        for (name, lines) in [("call", asked), ("stdout", stdout), ("stderr", stderr)] {
             write(name, text(lines))?;
         }
     }
@@ -103,7 +103,7 @@ fn programs(folder: &Path, mode: &str, conf: Option<PathBuf>) -> std::io::Result
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
     }
     let binary_directory = Some(folder.to_owned());
-    Ok(CommandSlurm::new(CommandSettings { binary_directory, conf, timeout: Duration::from_secs(60) }))
+    Ok(CommandSlurm::new(CommandSettings { binary_directory, conf, timeout: Duration::from_mins(1) }))
 }
 
 /// All that we ask of a Slurm, as it was understood: a line a thing. Times are told by whether they are known, and words for reasons by

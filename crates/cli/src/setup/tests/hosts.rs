@@ -174,7 +174,9 @@ fn plugins_of_slurm_are_watched_where_dpkg_does_not_tell_of_them() {
     let release = ("site-slurm", "/opt/slurm\n/opt/slurm/25.05.3\n/opt/slurm/25.05.3/lib/slurm\n");
     let must = |folders: &[&str], lists: &[(&str, &str)]| {
         let site = Site::new();
-        folders.iter().for_each(|folder| has_plugins(&site, folder, lists));
+        for folder in folders {
+            has_plugins(&site, folder, lists);
+        }
         if folders.iter().any(|folder| folder.starts_with("/opt/slurm/25.05.3")) {
             std::os::unix::fs::symlink("25.05.3", site.host.at("/opt/slurm/current")).unwrap();
         }

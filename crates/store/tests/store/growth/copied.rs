@@ -142,8 +142,8 @@ async fn write_observed(store: &PgStore) {
     store.learn_observed(start(ID), &lesson, Some(&profile("alice/w"))).await.expect("learnt");
     let decision = ShadowDecision { member: judged(), ..shadow::decision(ID, 10, Some(1)) };
     store.record_shadow(&[decision]).await.expect("recorded");
-    let score = shadow::score(ShadowOutcome::Scored, Some(shadow::beside(ShadowFit::Fits)));
-    store.close_shadow(&[(start(ID), score)], at(90)).await.expect("closed");
+    let told = shadow::score(ShadowOutcome::Scored, Some(shadow::beside(ShadowFit::Fits)));
+    store.close_shadow(&[(start(ID), told)], at(90)).await.expect("closed");
 }
 
 /// What has a row for a fault, a restart, a loss, a name or a training.
