@@ -132,6 +132,11 @@ fn disk_of(disk: Disk) -> String {
     }
 }
 
+/// Jobs have a limit of ten minutes: from five before it begins on none of them is started there.
+fn reservation_of(node: &str) -> String {
+    format!("ReservationName=storm-{node}")
+}
+
 fn signal_of(how: How) -> Signal {
     match how {
         How::Kill => Signal::KILL,
@@ -154,6 +159,11 @@ fn begin(cluster: &mut Cluster, broken: Broken) -> Result<()> {
         Broken::Drain(node) => {
             let node = format!("NodeName={node}");
             scontrol(cluster, &["update", &node, "State=DRAIN", "Reason=storm"])
+        }
+        Broken::Reserve(node) => {
+            let (name, node) = (reservation_of(node), format!("Nodes={node}"));
+            let when = ["StartTime=now+300", "Duration=60", "Users=root", "Flags=IGNORE_JOBS"];
+            scontrol(cluster, &[&["create", "reservation", &name, &node], &when[..]].concat())
         }
         Broken::Full(disk) => cluster.fill_disk(&disk_of(disk)),
         Broken::SecondScheduler => cluster.start_second_scheduler(STANDBY_SCAN_SECONDS).map(drop),
@@ -200,6 +210,7 @@ fn mend(cluster: &mut Cluster, broken: Broken) -> Result<()> {
             let node = format!("NodeName={node}");
             scontrol(cluster, &["update", &node, "State=RESUME"])
         }
+        Broken::Reserve(node) => scontrol(cluster, &["delete", &reservation_of(node)]),
         Broken::Full(disk) => cluster.empty_disk(&disk_of(disk)),
         Broken::SecondScheduler => cluster.stop_daemon("pillion-scheduler-second", Signal::TERM),
         Broken::Clock { node, .. } => set_clock(cluster, node, 0),
@@ -305,7 +316,7 @@ fn look_at_daemons(cluster: &mut Cluster, journal: &Journal, seen: &mut Seen) {
             Broken::Full(Disk::Agent(node)) => name == daemon_of(Part::Agent(node)),
             Broken::Full(Disk::Scheduler) | Broken::SecondScheduler => name == daemon_of(Part::Scheduler),
             Broken::Process(part, _) => daemon_of(part) == name || part == Part::Slurmctld,
-            Broken::Drain(_) | Broken::Clock { .. } => false,
+            Broken::Drain(_) | Broken::Reserve(_) | Broken::Clock { .. } => false,
         };
         let is_explained = seen.broken_now(needs, DAEMON_RECOVERY_SECONDS);
         journal.note(now, &format!("{name} has ended ({how}); it is started again"));

@@ -74,7 +74,7 @@ impl Fault {
 }
 
 /// Every one that is known.
-pub const FAULTS: [Fault; 9] = [
+pub const FAULTS: [Fault; 10] = [
     Fault {
         name: "CVE-2025-43904",
         meaning: "a coordinator of an account can add users with an administrator's rights",
@@ -129,6 +129,12 @@ pub const FAULTS: [Fault; 9] = [
         mended: &[SlurmVersion::new(25, 11, 3)],
         unmended: &[],
     },
+    Fault {
+        name: "RestrictedCoresPerGPU with shards",
+        meaning: "of the jobs that share a GPU one alone may have its cores",
+        mended: &[SlurmVersion::new(25, 11, 3)],
+        unmended: &[],
+    },
 ];
 
 #[cfg(test)]
@@ -147,7 +153,13 @@ mod tests {
         assert_eq!(faults((24, 5, 3)), ["CVE-2025-43904 24.05.8", "CVE-2024-48936 24.05.4", RESTART]);
         // Of one that its own branch never mended, the floor is of another.
         assert_eq!(faults((24, 5, 8)), [RESTART]);
-        assert_eq!(faults((25, 11, 2)), ["'scontrol reconfigure' after a change of gres.conf 25.11.3"]);
+        assert_eq!(
+            faults((25, 11, 2)),
+            [
+                "'scontrol reconfigure' after a change of gres.conf 25.11.3",
+                "RestrictedCoresPerGPU with shards 25.11.3"
+            ]
+        );
         for mended in [(24, 11, 5), (25, 5, 3), (25, 11, 3), (26, 5, 0), (27, 5, 0)] {
             assert_eq!(faults(mended), Vec::<String>::new(), "{mended:?}");
         }

@@ -219,6 +219,8 @@ fn subjects(broken: Broken) -> Vec<String> {
         Broken::Process(Part::Slurmctld, _) => vec!["slurmctld".to_owned()],
         Broken::Process(Part::Slurmd(node), _) | Broken::Drain(node) => vec![format!("node {node}")],
         Broken::Clock { node, .. } => vec![format!("agent {node}"), format!("node {node}")],
+        // A slurmctld that is killed a moment later forgets that it was taken back.
+        Broken::Reserve(node) => vec![format!("node {node}"), "slurmctld".to_owned()],
     }
 }
 
@@ -232,7 +234,8 @@ fn broken(chance: &mut ChaCha8Rng) -> Broken {
         48..58 => Broken::Process(Part::Slurmctld, how),
         58..66 => Broken::Process(Part::Slurmd(node), how),
         66..74 => Broken::Process(Part::Driver(node), How::Freeze),
-        74..84 => Broken::Drain(node),
+        74..80 => Broken::Drain(node),
+        80..84 => Broken::Reserve(node),
         84..90 => Broken::Full(Disk::Scheduler),
         90..93 => Broken::Full(Disk::Agent(node)),
         93..97 => Broken::Clock { node, ahead_seconds: pick(&[-60, -15, 15, 60], chance) },

@@ -240,6 +240,8 @@ pub enum Broken {
     Process(Part, How),
     /// Nothing new starts on a node: `scontrol update State=DRAIN`, then `RESUME`.
     Drain(&'static str),
+    /// An admin reserves a node, from some minutes on: whoever would not have ended before is not started there, until he takes it back.
+    Reserve(&'static str),
     /// A disk is full.
     Full(Disk),
     /// A second scheduler works on the same database.
@@ -273,6 +275,7 @@ impl fmt::Display for Broken {
                 }
             }
             Self::Drain(node) => write!(f, "{node} drained"),
+            Self::Reserve(node) => write!(f, "{node} about to be reserved"),
             Self::Full(Disk::Scheduler) => write!(f, "disk of the scheduler full"),
             Self::Full(Disk::Agent(node)) => write!(f, "disk of {node}'s agent full"),
             Self::SecondScheduler => write!(f, "a second scheduler"),

@@ -239,7 +239,13 @@ fn busy_pool(facts: &Facts) -> Busy {
         }
     }
     for outage in &facts.outages {
-        if let Broken::Process(Part::Slurmd(node), _) | Broken::Drain(node) = outage.broken {
+        let away = match outage.broken {
+            Broken::Process(Part::Slurmd(node), _) | Broken::Drain(node) | Broken::Reserve(node) => {
+                Some(node)
+            }
+            _ => None,
+        };
+        if let Some(node) = away {
             take(node, &[], Span { from: outage.span.from, until: outage.span.until + RECOVERY_SECONDS });
         }
     }
