@@ -13,13 +13,14 @@ use pillion_pairing::{Policy, ProfileBook, UserPolicy, plan};
 use std::time::Instant;
 
 /// Workloads, families, observations, jobs, devices, and how many of ten devices run a job that may be joined.
-const SIZES: [[u32; 6]; 6] = [
+const SIZES: [[u32; 6]; 7] = [
     [300, 0, 10_000, 10_000, 8000, 5],
     [300, 300, 2000, 10_000, 8000, 5],
     [300, 300, 10_000, 10_000, 8000, 5],
     [1000, 0, 10_000, 10_000, 8000, 5],
     [1000, 20, 10_000, 10_000, 8000, 5],
     [1000, 300, 10_000, 10_000, 8000, 5],
+    [300, 0, 2000, 100_000, 100_000, 5],
 ];
 
 /// The most memory that this process has had so far, in MiB; absent where the kernel does not tell.
