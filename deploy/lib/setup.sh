@@ -10,7 +10,7 @@ ROOT_SUITE=$DEFAULT_SUITE
 # The root of the demo, and what the tests need on top of it. Their digest names the cached root, so a change here makes a
 # new one.
 ROOT_PACKAGES=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge postgresql lua5.3 procps)
-ROOT_PACKAGES_FOR_TESTS=(slurmdbd mariadb-server valgrind patch libfaketime)
+ROOT_PACKAGES_FOR_TESTS=(slurmdbd mariadb-server valgrind gcc libc6-dev patch libfaketime)
 # What no stable release has.
 ROOT_PACKAGES_OF_SID=(apptainer)
 
@@ -169,7 +169,7 @@ take_root() {
     root=$(realpath -e "$1" 2>/dev/null) || die "there is no folder $1"
     version=$(chroot "$root" slurmctld -V 2>/dev/null) || die "$root has no slurmctld that runs: it is to be the root of a system with Slurm"
     slurm_is_supported "$version" || die "the Slurm in $root is not supported: $version"
-    for program in slurmd slurmdbd sbatch sacct munged mariadbd lua5.3 patch valgrind; do
+    for program in slurmd slurmdbd sbatch sacct munged mariadbd lua5.3 patch valgrind cc; do
         chroot "$root" sh -c "command -v $program" >/dev/null || missing+=("$program")
     done
     [[ -n $(compgen -G "$root/usr/lib/postgresql/*/bin/initdb") ]] || missing+=(postgresql)
