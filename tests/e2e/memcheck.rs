@@ -106,7 +106,9 @@ fn a_leak_of_a_plugin_that_is_unloaded_is_found() {
     for (name, text) in [("plugin.c", LOSES), ("program.c", LOADS)] {
         std::fs::write(path(name), text).unwrap();
     }
-    let compile = |words: &[&str]| Program::new(compiler).args(words).stdout().unwrap();
+    // It looks for its linker there.
+    let compile =
+        |words: &[&str]| Program::new(compiler).env("PATH", "/usr/bin").args(words).stdout().unwrap();
     compile(&["-shared", "-fPIC", "-o", &path("plugin.so"), &path("plugin.c")]);
     compile(&["-o", &path("program"), &path("program.c"), "-ldl"]);
     let program = Program::new(VALGRIND).args(options(folder.path(), "program"));
