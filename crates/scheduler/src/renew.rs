@@ -4,7 +4,7 @@
 //! It is held down by progress and not by life. No begin time is moved further than one bound from the moment since
 //! when a device that the job could run on has stood free, nor than one bound from the last plan. What we did before we were
 //! started counts for nothing: until the first plan, and beside a device that was free at the first scan, nobody is moved.
-//! And not at all for a job that only nodes could run whose agents do not respond or have no device that is open, or that is to
+//! And not at all for a job that only nodes could run whose agents do not respond or have fewer open devices than it needs, or that is to
 //! have a cap where nobody can set one: nobody can release it.
 
 use crate::agents::Agents;
@@ -82,7 +82,10 @@ impl Renew {
 }
 
 fn takes(agents: &Agents, job: &Job, node: &NodeName) -> bool {
-    if wants_cap(job) { agents.sets_caps(node) } else { agents.takes_tenants(node) }
+    if wants_cap(job) {
+        return agents.sets_caps(node);
+    }
+    agents.takes_tenants(node, mark_of(job).map_or(1, |mark| mark.device_count()))
 }
 
 /// What the switch is held down by.
@@ -143,11 +146,12 @@ fn earlier(a: UnixTime, b: UnixTime) -> UnixTime {
     if b < a { b } else { a }
 }
 
-/// Whether some node could run the job, and the agents of all that could do not respond or have no device for it, or can set
-/// no cap where it is to have one: a release would never come.
+/// Whether some node could run the job, and too few of those that could have an agent that responds and has as many open devices as it
+/// needs, and can set a cap where it is to have one: a release would never come.
 fn is_abandoned(job: &Job, scan: &Scan, takes: impl Fn(&NodeName) -> bool) -> bool {
     let mut suitable = scan.nodes.iter().filter(|node| suits(job, node, scan.at)).peekable();
-    suitable.peek().is_some() && suitable.all(|node| !takes(&node.name))
+    let node_count = mark_of(job).map_or(1, |mark| usize::from(mark.node_count()));
+    suitable.peek().is_some() && suitable.filter(|node| takes(&node.name)).count() < node_count
 }
 
 /// Due when between a third and two thirds of the bound are left, each job at a moment of its own: jobs that came together are

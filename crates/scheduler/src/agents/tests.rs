@@ -24,7 +24,7 @@ fn a_set_up_is_as_the_newest_hello_tells() {
 fn who_has_no_device_that_is_open_takes_nobody() {
     let agents = Agents::default();
     let node = NodeName::new("n1");
-    let takes = || (agents.takes_tenants(&node), agents.sets_caps(&node), agents.is_connected(&node));
+    let takes = || (agents.takes_tenants(&node, 1), agents.sets_caps(&node), agents.is_connected(&node));
     let (_stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(10));
     assert_eq!(takes(), (false, false, true), "a library without a driver");
     let devices = vec![device(0), device(1)];
