@@ -13,6 +13,7 @@ use crate::fence;
 use crate::idle::{Idle, Place, Wish, suits, wants_cap, wish};
 use crate::scan::{Scan, held_reason, is_for_slurm_alone, is_waiting, mark_of};
 use crate::tick_error::TickError;
+use pillion_core::mark::Mark;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::{Job, JobUpdate, updates};
 use pillion_store::drain_of;
@@ -85,7 +86,7 @@ fn takes(agents: &Agents, job: &Job, node: &NodeName) -> bool {
     if wants_cap(job) {
         return agents.sets_caps(node);
     }
-    agents.takes_tenants(node, mark_of(job).map_or(1, |mark| mark.device_count()))
+    agents.takes_tenants(node, mark_of(job).map_or(1, Mark::device_count))
 }
 
 /// What the switch is held down by.
@@ -341,6 +342,15 @@ mod tests {
         };
         let waiting = || job(JobState::Pending);
         assert_eq!(unserved(waiting(), node(NodeAvailability::Up)), (true, false));
+        let mut of_two_nodes = waiting();
+        if let Ok(Some(mark)) = &mut of_two_nodes.mark {
+            mark.nodes = Some(2);
+        }
+        assert_eq!(
+            unserved(of_two_nodes, node(NodeAvailability::Up)),
+            (true, true),
+            "one alone has an agent"
+        );
         let excluded = Job { excluded_nodes: vec![NodeName::new("n1")], ..waiting() };
         assert_eq!(
             unserved(excluded, node(NodeAvailability::Up)),

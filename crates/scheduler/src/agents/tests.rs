@@ -38,7 +38,9 @@ fn who_has_no_device_that_is_open_takes_nobody() {
         instances_empty: Vec::new(),
     };
     let hangs = |name: &str| with(name, FaultKind::Unreadable);
+    assert!(agents.takes_tenants(&node, 2) && !agents.takes_tenants(&node, 3));
     agents.set_conditions(&stream, &[hangs("g0")]);
+    assert!(!agents.takes_tenants(&node, 2), "one of both is closed");
     assert_eq!(takes(), (true, true, true), "the other one is well");
     agents.set_conditions(&stream, &[hangs("g0"), hangs("g1")]);
     assert_eq!(takes(), (false, false, true), "drivers that hang");
