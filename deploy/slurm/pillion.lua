@@ -548,8 +548,9 @@ local function why_closed(job, part, is_guest)
   if has_bit(part.flags, 2 ^ 6) then return "is exclusive to one user a node" end
   if only(part.allow_accounts, account) then return "does not admit your account" end
   if text_of(part.deny_accounts) and in_list(part.deny_accounts, account) then return "does not admit your account" end
-  if only(part.allow_qos, qos) then return "does not admit the QOS " .. tostring(qos) end
-  if text_of(part.deny_qos) and in_list(part.deny_qos, qos) then return "does not admit the QOS " .. tostring(qos) end
+  if only(part.allow_qos, qos) or (text_of(part.deny_qos) and in_list(part.deny_qos, qos)) then
+    return qos and "does not admit the QOS " .. qos or "admits some QOS only, and your job has none"
+  end
   if only(part.allow_alloc_nodes, job.alloc_node) then return "does not admit jobs from this host" end
   return nil
 end

@@ -457,7 +457,8 @@ S.test("a pool is taken only if it admits the job", function()
   assert_managed("account", with({ account = "Chem" }), nil, pool({ allow_accounts = "chem,phys" }))
   assert_managed("default account", with({ default_account = "phys" }), nil, pool({ allow_accounts = "chem,phys" }))
   assert_untouched("denied", with({ account = "bio" }), nil, "account", pool({ deny_accounts = "bio" }))
-  assert_untouched("QOS", with({ qos = "low" }), nil, "QOS", pool({ allow_qos = "high" }))
+  assert_untouched("QOS", with({ qos = "low" }), nil, "does not admit the QOS low", pool({ allow_qos = "high" }))
+  assert_untouched("no QOS", GPU, nil, "admits some QOS only, and your job has none", pool({ allow_qos = "high" }))
   assert_untouched("denied QOS", with({ qos = "low" }), nil, "QOS", pool({ deny_qos = "low" }))
   assert_managed("everybody", GPU, nil, pool({ allow_accounts = "ALL", allow_qos = "ALL", allow_alloc_nodes = "ALL" }))
   assert_untouched("host", with({ alloc_node = "login1" }), nil, "host", pool({ allow_alloc_nodes = "login2" }))
@@ -666,7 +667,7 @@ S.test("a guest has the QOS of guests where the site has one and its user names 
   S.equal(values.qos, nil, "it is no guest")
   local function pool(fields) return S.partitions({ shared = S.partition(fields) }) end
   assert_untouched("a pool for others", GPU, "guest", "does not admit the QOS scavenger", pool({ allow_qos = "normal" }))
-  assert_untouched("no guest", GPU, "yes", "does not admit the QOS", pool({ allow_qos = "scavenger" }))
+  assert_untouched("no guest", with({ qos = "normal" }), "yes", "does not admit the QOS normal", pool({ allow_qos = "scavenger" }))
   for qos, admitted in pairs({ scavenger = GPU, normal = with({ qos = "normal" }) }) do
     job, values = S.batch(admitted, "guest")
     S.said = {}
