@@ -19,12 +19,12 @@ struct RealBed {
 
 impl RealBed {
     fn start() -> Self {
-        let node = |name: &str, features: &[&str]| PoolNode {
-            features: features.iter().map(|&feature| feature.to_owned()).collect(),
-            ..PoolNode::new(name, "h200", Mechanism::Mps)
-        };
+        let node = |name: &str| PoolNode::new(name, "h200", Mechanism::Mps);
         let cluster = Cluster::start(ClusterSpec {
-            pool_nodes: vec![node("n1", &["fast", "h100"]), node("n2", &["slow"])],
+            pool_nodes: vec![
+                node("n1").with_features(&["fast", "h100"]),
+                node("n2").with_features(&["slow"]),
+            ],
             whole_gpu_node_count: 0,
             gpus_per_node: 2,
             gres_extra: vec!["lscratch:500".to_owned()],

@@ -7,7 +7,7 @@ use crate::leases::{
     wait_for_fail_point, wait_for_member, wait_until_settled, why,
 };
 use crate::outage::Postgres;
-use crate::scheduler_death::{BOUND_SECONDS, starts_within_the_bound};
+use crate::scheduler_death::{BOUND_SECONDS, Moment, starts_within_the_bound};
 use pillion_core::{Clock as _, SlurmJobId, SystemClock};
 use pillion_tests::Cluster;
 use pillion_tests::wait::wait_until;
@@ -16,38 +16,13 @@ use rustix::process::Signal;
 /// Long enough to stop the scheduler there.
 const POINTS: [&str; 2] = ["release-before-release", "release-after-release"];
 
-/// When the scheduler dies with a job in hand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moment {
-    BeforeDeciding,
-    /// At a point of its release.
-    At(&'static str),
-}
-
-impl Moment {
-    const ALL: [Self; 3] = [Self::BeforeDeciding, Self::At(POINTS[0]), Self::At(POINTS[1])];
-
-    fn failpoints(self) -> String {
-        match self {
-            Self::BeforeDeciding => String::new(),
-            Self::At(point) => format!("{point}=pause"),
-        }
-    }
-}
-
 /// Submits a job of two GPUs and kills the scheduler at this moment of it, perhaps with the agent. The job runs until it is told.
 fn die_with_it(cluster: &mut Cluster, moment: Moment, with_agent: bool) -> SlurmJobId {
-    cluster.kill_scheduler(Signal::TERM).unwrap();
-    cluster.start_scheduler_with_failpoints(&moment.failpoints()).unwrap();
-    if moment == Moment::BeforeDeciding {
-        cluster.daemon(SCHEDULER).unwrap().signal(Signal::STOP);
-    }
+    moment.prepare(cluster);
     let job = submit(cluster, "alice", &format!("{WORK}\n{UNTIL_TOLD}"), &["--gres=gpu:2"]);
     let mark = cluster.job_field(job, "AdminComment").unwrap();
     assert!(mark.starts_with("pillion2;"), "job {job} is not managed: '{mark}'");
-    if let Moment::At(point) = moment {
-        wait_for_fail_point(cluster, job, point);
-    }
+    moment.wait(cluster, &[job]);
     cluster.kill_scheduler(Signal::KILL).unwrap();
     if with_agent {
         cluster.kill_agent("n1", Signal::KILL).unwrap();
@@ -154,7 +129,7 @@ fn a_scheduler_that_comes_back_at_once_carries_on_where_it_was_with_the_agent_or
             wait_for_member(&cluster, job, &["running"]);
             let printed = ran_once_and_whole(&cluster, job);
             // Where it was released already, it may have started while there was no agent to tell it.
-            let is_told = !with_agent || moment != Moment::At(POINTS[1]);
+            let is_told = !with_agent || moment != Moment::AfterRelease;
             assert!(!is_told || !printed.contains("decision=none"), "{moment:?}, {with_agent}: {printed}");
             let journal = Journal::of(&cluster, job);
             assert_eq!(
@@ -174,7 +149,7 @@ fn a_scheduler_and_an_agent_that_die_together_and_stay_away_cost_one_bound_at_mo
         let died_at = SystemClock.now().epoch();
         starts_within_the_bound(&cluster, job, died_at);
         let releases = Journal::of(&cluster, job).releases();
-        assert_eq!(releases, usize::from(moment == Moment::At(POINTS[1])), "{moment:?}");
+        assert_eq!(releases, usize::from(moment == Moment::AfterRelease), "{moment:?}");
         // They come back while it runs: what Slurm started by itself is let go, what was released is the scheduler's own again.
         cluster.start_agent("n1").unwrap();
         cluster.start_scheduler().unwrap();

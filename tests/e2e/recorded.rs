@@ -3,7 +3,7 @@
 
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
-use pillion_fake_slurm::tape;
+use pillion_fake_slurm::{reading, tape};
 use pillion_slurm::Slurm as _;
 use pillion_tests::cluster::spec::{JobSubmit, PoolNode};
 use pillion_tests::wait::wait_until;
@@ -50,12 +50,9 @@ const JOBS: &[&[&str]] = &[
 
 /// A private cluster of Slurm alone.
 fn cluster() -> Cluster {
-    let node = |name: &str, features: &[&str]| PoolNode {
-        features: features.iter().map(|&feature| feature.to_owned()).collect(),
-        ..PoolNode::new(name, "h200", Mechanism::Mps)
-    };
+    let node = |name: &str| PoolNode::new(name, "h200", Mechanism::Mps);
     Cluster::start(ClusterSpec {
-        pool_nodes: vec![node("n1", &["fast", "h100"]), node("n2", &["slow"])],
+        pool_nodes: vec![node("n1").with_features(&["fast", "h100"]), node("n2").with_features(&["slow"])],
         whole_gpu_node_count: 1,
         gpus_per_node: 2,
         gres_extra: vec!["lscratch:500".to_owned()],
@@ -72,18 +69,11 @@ fn cluster() -> Cluster {
     .unwrap()
 }
 
-fn run(cluster: &Cluster, program: &str, arguments: &[&str]) -> String {
-    cluster.program(program).args(arguments.iter().copied()).stdout().unwrap().trim().to_owned()
-}
-
 /// Submits all, and does to some what is done to them.
 fn submit(cluster: &Cluster) {
     let reservation = ["StartTime=now+3days", "Duration=60", "Nodes=n1,n2", "Users=root"];
-    run(
-        cluster,
-        "scontrol",
-        &[&["create", "reservation", "ReservationName=maint"], &reservation[..]].concat(),
-    );
+    let create = ["create", "reservation", "ReservationName=maint"];
+    cluster.scontrol(&[&create[..], &reservation[..]].concat()).unwrap();
     for own in JOBS {
         let mut options = vec!["--parsable", "--output=/dev/null", "-t60"];
         for (kind, usual) in [("-p", "-pshared"), ("--mem", "--mem=100M"), ("--wrap", "--wrap=sleep 1000")] {
@@ -92,16 +82,16 @@ fn submit(cluster: &Cluster) {
             }
         }
         options.extend(own.iter().copied());
-        run(cluster, "sbatch", &options);
+        cluster.program("sbatch").args(options).stdout().unwrap();
     }
     let id = SlurmJobId::plain;
     for number in [REQUEUED, SUSPENDED, CANCELLED[0]] {
         cluster.wait_for_job(id(number), &["RUNNING"], SOON).unwrap();
     }
-    run(cluster, "scontrol", &["requeue", &REQUEUED.to_string()]);
-    run(cluster, "scontrol", &["suspend", &SUSPENDED.to_string()]);
+    cluster.scontrol(&["requeue", &REQUEUED.to_string()]).unwrap();
+    cluster.scontrol(&["suspend", &SUSPENDED.to_string()]).unwrap();
     for number in CANCELLED {
-        run(cluster, "scancel", &[&number.to_string()]);
+        cluster.program("scancel").arg(number.to_string()).stdout().unwrap();
     }
     for number in OVER {
         cluster.wait_for_job(id(number), &["COMPLETED", "FAILED", "CANCELLED"], SOON).unwrap();
@@ -123,7 +113,7 @@ async fn this_slurm_is_understood_as_those_that_were_recorded() {
     }
     let slurm = tape::recorder(&folders[0], cluster.layout().slurm_conf()).unwrap();
     let version = slurm.version().await.unwrap();
-    let read = tape::reading(&slurm).await;
+    let read = reading::reading(&slurm).await;
     let kept = tape::tape(&folders[0]).unwrap();
     let read = read.unwrap_or_else(|error| panic!("{error}\n{kept}"));
     if let Some(folder) = std::env::var_os("PILLION_RECORD") {
@@ -133,10 +123,7 @@ async fn this_slurm_is_understood_as_those_that_were_recorded() {
     println!("{version}\n{read}");
     let played = tape::player(&kept, &folders[1]).unwrap();
     assert_eq!(played.version().await.unwrap(), version);
-    assert_eq!(tape::reading(&played).await.unwrap(), read);
+    assert_eq!(reading::reading(&played).await.unwrap(), read);
     let expected = std::fs::read_to_string(EXPECTED).unwrap();
-    for (line, own) in expected.lines().zip(read.lines()) {
-        assert_eq!(own, line, "{version}");
-    }
-    assert_eq!(read.lines().count(), expected.lines().count(), "{version}");
+    reading::assert_reads(&expected, &read, &version.to_string());
 }

@@ -18,7 +18,7 @@ const START_SECONDS_MAX: u64 = 10;
 
 /// When the scheduler is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moment {
+pub(crate) enum Moment {
     BeforeDeciding,
     /// The decision is committed, Slurm knows nothing of it.
     BeforeRelease,
@@ -27,6 +27,8 @@ enum Moment {
 }
 
 impl Moment {
+    pub(crate) const ALL: [Self; 3] = [Self::BeforeDeciding, Self::BeforeRelease, Self::AfterRelease];
+
     fn failpoints(self) -> &'static str {
         match self {
             Self::BeforeDeciding => "",
@@ -43,6 +45,24 @@ impl Moment {
             Self::AfterRelease => Journal::of(cluster, job).releases() > 0,
         }
     }
+
+    /// Starts the scheduler anew so that it stands still there.
+    pub(crate) fn prepare(self, cluster: &mut Cluster) {
+        cluster.kill_scheduler(Signal::TERM).unwrap();
+        cluster.start_scheduler_with_failpoints(self.failpoints()).unwrap();
+        if self == Self::BeforeDeciding {
+            cluster.daemon(SCHEDULER).unwrap().signal(Signal::STOP);
+        }
+    }
+
+    /// Waits until it stands still with one of these jobs.
+    pub(crate) fn wait(self, cluster: &Cluster, jobs: &[SlurmJobId]) {
+        wait_for(&format!("{self:?}"), SOON, || {
+            let has_come = jobs.iter().any(|job| self.has_come(cluster, *job));
+            Ok(if has_come { Look::Ready(()) } else { Look::NotYet("it has not come".into()) })
+        })
+        .unwrap();
+    }
 }
 
 fn submit(cluster: &Cluster) -> SlurmJobId {
@@ -55,17 +75,9 @@ fn submit(cluster: &Cluster) -> SlurmJobId {
 
 /// Submits two jobs and kills the scheduler at the moment given, of whichever comes first. Returns when it was dead.
 fn die(cluster: &mut Cluster, moment: Moment) -> ([SlurmJobId; 2], u64) {
-    cluster.kill_scheduler(Signal::TERM).unwrap();
-    cluster.start_scheduler_with_failpoints(moment.failpoints()).unwrap();
-    if moment == Moment::BeforeDeciding {
-        cluster.daemon(SCHEDULER).unwrap().signal(Signal::STOP);
-    }
+    moment.prepare(cluster);
     let jobs = [submit(cluster), submit(cluster)];
-    wait_for(&format!("{moment:?}"), SOON, || {
-        let has_come = jobs.iter().any(|job| moment.has_come(cluster, *job));
-        Ok(if has_come { Look::Ready(()) } else { Look::NotYet("it has not come".into()) })
-    })
-    .unwrap();
+    moment.wait(cluster, &jobs);
     cluster.kill_scheduler(Signal::KILL).unwrap();
     (jobs, SystemClock.now().epoch())
 }
@@ -102,7 +114,7 @@ fn a_scheduler_that_dies_at_any_moment_costs_one_bound_at_most() {
     let spec = ClusterSpec { bound_seconds: BOUND_SECONDS, ..ClusterSpec::default() };
     let mut cluster = Cluster::start(spec).unwrap();
     cluster.start_pillion().unwrap();
-    for moment in [Moment::BeforeDeciding, Moment::BeforeRelease, Moment::AfterRelease] {
+    for moment in Moment::ALL {
         let (jobs, died_at) = die(&mut cluster, moment);
         for job in jobs {
             starts_within_the_bound(&cluster, job, died_at);
@@ -138,7 +150,7 @@ fn a_scheduler_that_comes_back_at_once_carries_on_where_it_was() {
     // The bound is far away: only the scheduler can start them.
     let mut cluster = Cluster::start(ClusterSpec { bound_seconds: 600, ..ClusterSpec::default() }).unwrap();
     cluster.start_pillion().unwrap();
-    for moment in [Moment::BeforeDeciding, Moment::BeforeRelease, Moment::AfterRelease] {
+    for moment in Moment::ALL {
         let (jobs, _) = die(&mut cluster, moment);
         cluster.start_scheduler().unwrap();
         for job in jobs {

@@ -21,10 +21,8 @@ const RESCUE_DEADLINE: Duration = Duration::from_mins(4);
 /// A pool of nodes that are named after what will happen to them, each with a feature of its own, and `spare`, which
 /// has all features and no agent: nothing is planned for it, and Slurm can use it.
 fn pool(names: &[&str]) -> Vec<PoolNode> {
-    let node = |name: &str, features: &[&str]| PoolNode {
-        features: features.iter().map(|feature| (*feature).to_owned()).collect(),
-        ..PoolNode::new(name, "h200", Mechanism::Mps)
-    };
+    let node =
+        |name: &str, features: &[&str]| PoolNode::new(name, "h200", Mechanism::Mps).with_features(features);
     let mut nodes: Vec<_> = names.iter().map(|name| node(name, &[name])).collect();
     let all: Vec<&str> = names.iter().copied().chain(["elsewhere"]).collect();
     nodes.push(node("spare", &all));

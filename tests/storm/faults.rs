@@ -132,7 +132,6 @@ fn disk_of(disk: Disk) -> String {
     }
 }
 
-/// Jobs have a limit of ten minutes: from five before it begins on none of them is started there.
 fn reservation_of(node: &str) -> String {
     format!("ReservationName=storm-{node}")
 }
@@ -162,6 +161,7 @@ fn begin(cluster: &mut Cluster, broken: Broken) -> Result<()> {
         }
         Broken::Reserve(node) => {
             let (name, node) = (reservation_of(node), format!("Nodes={node}"));
+            // Jobs have a limit of ten minutes: none of them would be over when it begins.
             let when = ["StartTime=now+300", "Duration=60", "Users=root", "Flags=IGNORE_JOBS"];
             scontrol(cluster, &[&["create", "reservation", &name, &node], &when[..]].concat())
         }

@@ -271,12 +271,12 @@ impl Agents {
         self.lock().entries.get(node).filter(|entry| entry.is_connected()).map(|entry| entry.stream)
     }
 
-    /// Whether that agent has so many devices (one at least) that no fault of their own keeps new tenants from. One with fewer, such as
+    /// Whether that agent has so many devices (from 1) that no fault of their own keeps new tenants from. One with fewer, such as
     /// over a library without a driver, can start nobody who needs them, as if it did not respond.
     pub fn takes_tenants(&self, node: &NodeName, device_count: usize) -> bool {
         let registry = self.lock();
         let open_count = registry.entries.get(node).map_or(0, |entry| entry.open_devices().count());
-        open_count >= device_count.max(1)
+        open_count >= device_count
     }
 
     /// Whether it can set a cap on one of those, too.

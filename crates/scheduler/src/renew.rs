@@ -174,7 +174,6 @@ mod tests {
     use super::*;
     use crate::testing::{NOW, at, job, node};
     use pillion_core::GresType;
-    use pillion_core::mark::Mark;
     use pillion_slurm::{JobState, Node, NodeAvailability};
 
     const BOUND: Duration = Duration::from_mins(10);

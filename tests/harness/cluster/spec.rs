@@ -122,6 +122,12 @@ impl PoolNode {
             is_cut: false,
         }
     }
+
+    /// The same node with these features.
+    #[must_use]
+    pub fn with_features(self, features: &[&str]) -> Self {
+        Self { features: features.iter().map(|&feature| feature.to_owned()).collect(), ..self }
+    }
 }
 
 /// What `job_submit.lua` of the cluster is.

@@ -5,6 +5,9 @@ use crate::slurm_conf::{Files, Served};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// The plugin, and what stamps it for the Slurm that is installed.
+const PLUGIN: (&str, &str) = ("/usr/lib/pillion/pillion.so", "pillion-spank");
+const FOLLOW: &str = "/usr/lib/pillion/pillion-spank-follow";
 /// The unit that watches folders of Slurm's plugins, whose lines are the list of those.
 const WATCH: &str = include_str!("../../../../deploy/systemd/pillion-spank-follow.path");
 const WATCH_UNIT: &str = "pillion-spank-follow.path";
@@ -23,10 +26,6 @@ pub enum Role {
     /// Jobs are submitted from it
     Submit,
 }
-
-/// The plugin, and what stamps it for the Slurm that is installed.
-const PLUGIN: (&str, &str) = ("/usr/lib/pillion/pillion.so", "pillion-spank");
-const FOLLOW: &str = "/usr/lib/pillion/pillion-spank-follow";
 
 impl Role {
     /// The word for it.

@@ -2,7 +2,9 @@
 //!
 //! It does what Slurm 24.11.5 was seen to do, its awkward sides included (a refused update that leaves the node list
 //! applied, a pin that can never be met and sets the priority to 0, a requeue that keeps the shards of its lease).
-//! [`behaviours`] is that table, and is run on real Slurm as well; what a real one printed is read again from a [`tape`]. What it does not imitate: fair share, steps, most of backfill.
+//! [`behaviours`] is that table, and is run on real Slurm as well. What it does not imitate: fair share, steps, most of backfill.
+//!
+//! Beside it: what a real one printed, on a [`tape`], and its [`reading`].
 //!
 //! Time moves only in [`FakeSlurm::tick`]; what is due until then happens in order, at its own moment.
 
@@ -10,6 +12,7 @@ mod bed;
 pub mod behaviours;
 mod disk;
 mod fence;
+pub mod reading;
 mod request;
 mod rows;
 mod schedule;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
-use pillion_fake_slurm::tape;
+use pillion_fake_slurm::{reading, tape};
 use pillion_slurm::Slurm as _;
 use std::path::Path;
 
@@ -21,11 +21,7 @@ async fn every_release_that_was_recorded_is_read_as_what_was_submitted() {
         let folder = tempfile::tempdir().unwrap();
         let slurm = tape::player(&std::fs::read_to_string(&path).unwrap(), folder.path()).unwrap();
         assert_eq!(slurm.version().await.unwrap().to_string(), name);
-        let read = tape::reading(&slurm).await.unwrap();
-        for (line, own) in expected.lines().zip(read.lines()) {
-            assert_eq!(own, line, "{name}");
-        }
-        assert_eq!(read.lines().count(), expected.lines().count(), "{name}");
+        reading::assert_reads(&expected, &reading::reading(&slurm).await.unwrap(), &name);
         releases.push(name);
     }
     assert!(releases.len() > 1, "{releases:?}");
