@@ -23,9 +23,10 @@ use crate::scan::Scan;
 use pillion_core::metric::Metric;
 use pillion_core::report::{JobSummary, Launch, ShareResult};
 use pillion_core::{JobStart, NodeName, UnixTime};
-use pillion_slurm::JobState;
+use pillion_slurm::{Job, JobState};
 use pillion_store::{Decision, SlurmStart};
 use samples::POWER_WATTS_MAX;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// How much what was counted up from samples a second apart may be beyond the time that it was counted in.
@@ -59,6 +60,25 @@ pub(crate) struct Word<'a> {
     pub(crate) scan: Option<&'a Scan>,
 }
 
+impl<'a> Word<'a> {
+    /// The job of that start as the last scan shows it, where it has begun.
+    fn begun(&self, start: JobStart) -> Option<&'a Job> {
+        let job = self.scan.and_then(|scan| scan.job_of(start));
+        job.filter(|job| !matches!(job.state, JobState::Pending))
+    }
+
+    /// Where and when it ran. What a scan shows first is written a moment after it, later where the store was away: until then
+    /// the scan itself is the word.
+    fn start_of(&self, start: JobStart) -> Option<Cow<'a, SlurmStart>> {
+        if let Some(start) = self.start {
+            return Some(Cow::Borrowed(start));
+        }
+        let job = self.begun(start)?;
+        let (node, started_at) = (job.nodes.first()?.clone(), job.started_at?);
+        Some(Cow::Owned(SlurmStart { node, started_at, ended_at: job.ended_at }))
+    }
+}
+
 /// A task that began: by our decision for that node, or where Slurm says.
 pub(crate) fn launch(
     reported: &Launch,
@@ -79,11 +99,12 @@ pub(crate) fn summary(reported: &JobSummary, by: Reporter<'_>, word: Word<'_>) -
         Verdict::Counts => {}
         other => return other,
     }
-    // A device that is gone is not announced any more, and how its last job ended is reported all the same.
-    let memory_bytes = by.devices.get(&reported.gres_type).copied().unwrap_or(0);
-    if word.start.is_none_or(|start| !is_within(reported, by, start)) {
+    let Some(start) = word.start_of(reported.start) else { return Verdict::NotYet };
+    if !is_within(reported, by, &start) {
         return Verdict::Dropped(Doubt::Times);
     }
+    // A device that is gone is not announced any more, and how its last job ended is reported all the same.
+    let memory_bytes = by.devices.get(&reported.gres_type).copied().unwrap_or(0);
     doubt_of(reported, memory_bytes).map_or(Verdict::Counts, Verdict::Dropped)
 }
 
@@ -101,8 +122,7 @@ fn gives(decision: &Decision, start: JobStart, node: &NodeName) -> bool {
 }
 
 fn where_it_ran(start: JobStart, at: UnixTime, by: Reporter<'_>, word: Word<'_>) -> Verdict {
-    let runs_now =
-        word.scan.and_then(|scan| scan.job_of(start)).filter(|job| !matches!(job.state, JobState::Pending));
+    let runs_now = word.begun(start);
     let node = word.start.map(|start| &start.node).or_else(|| runs_now.and_then(|job| job.nodes.first()));
     match node {
         Some(node) if node == by.node => Verdict::Counts,

@@ -77,6 +77,27 @@ fn a_summary_of_an_invented_node_or_start_is_dropped() {
     assert_eq!(late, Verdict::Dropped(Doubt::UnknownStart), "a date to come puts nothing off");
 }
 
+/// The store was away while it ran and ended: the first look at Slurm afterwards shows it, and is written a moment later.
+#[test]
+fn a_start_that_only_the_last_scan_shows_has_its_times_from_it() {
+    let job = Job {
+        nodes: [n1()].into(),
+        started_at: Some(at(NOW)),
+        ended_at: Some(at(NOW + 60)),
+        ..job(pillion_slurm::JobState::Ended(Ending::Completed))
+    };
+    let of = |job: Job, reported: &JobSummary| {
+        let (node, devices) = (n1(), devices());
+        let scan = Scan::new(at(NOW + 90), vec![Arc::new(job)], Vec::new(), &[], 0);
+        let by = Reporter { node: &node, skew_seconds: 0.0, devices: &devices, now: at(NOW + 100) };
+        summary_of(reported, by, Word { start: None, scan: Some(&scan) })
+    };
+    assert_eq!(of(job.clone(), &reported()), Verdict::Counts);
+    let early = JobSummary { started_at: at(NOW - 31), ..reported() };
+    assert_eq!(of(job.clone(), &early), Verdict::Dropped(Doubt::Times));
+    assert_eq!(of(Job { started_at: None, ..job }, &reported()), Verdict::NotYet, "nobody can say when");
+}
+
 #[test]
 fn of_a_job_on_several_nodes_the_first_one_s_word_counts_and_the_others_are_no_liars() {
     let job = Job { nodes: ["n1", "n2"].map(NodeName::new).into(), ..job(pillion_slurm::JobState::Running) };
