@@ -158,14 +158,15 @@ async fn a_requeue_keeps_the_shards_and_the_pin(bed: &dyn Bed) {
     let job = bed.looked_at(id).await;
     assert_eq!((job.restart_count, job.gres.as_str(), job.reason), (1, "shard:g1:40", ReasonKind::BeginTime));
     assert_eq!(job.required_nodes, [NodeName::new("n2")]);
-    let delay = job.eligible_at.unwrap().epoch() - before;
-    assert!((120..=124).contains(&delay), "{delay}");
+    // Slurm counts from some second between the order and what is seen here, which a busy machine sees late.
+    let eligible = job.eligible_at.unwrap().epoch();
+    assert!((before + 120..=bed.now().epoch() + 122).contains(&eligible), "{before} to {eligible}");
     assert!(refusal(bed.slurm().requeue(id, Requeued::Over).await).contains("pending"));
     // Who means one that runs is not told that it waits.
     bed.slurm().requeue(id, Requeued::Running).await.unwrap();
     assert_eq!(bed.job(id).await.restart_count, 1);
     // Slurm compares whole seconds: one that is started again in the second of its requeue is killed ("Job credential revoked").
-    while bed.now().epoch() < before + 3 {
+    while bed.now().epoch() < eligible - 118 {
         bed.wait().await;
     }
     update(bed, id, &start(bed.now())).await.unwrap();
