@@ -86,6 +86,11 @@ pub(crate) fn storm(cluster: &mut Cluster, plan: &Plan, journal: &Journal, seen:
             let fault = due.pop().expect("it has one");
             let from = epoch();
             journal.note(from, &format!("FAULT {}", fault.broken));
+            // One that is asked in vain may do it later, when nobody mends it any more.
+            if asks_slurmctld(fault.broken) && is_slurmctld_away(&broken) {
+                journal.note(from, "  not broken: slurmctld is away");
+                continue;
+            }
             match begin(cluster, fault.broken) {
                 Ok(()) => {
                     let span = Span { from, until: f64::INFINITY };
@@ -97,7 +102,9 @@ pub(crate) fn storm(cluster: &mut Cluster, plan: &Plan, journal: &Journal, seen:
                 }
             }
         }
-        let (over, rest): (Vec<_>, Vec<_>) = broken.into_iter().partition(|(fault, _)| fault.until <= now);
+        let is_away = is_slurmctld_away(&broken);
+        let is_over = |fault: &Fault| fault.until <= now && !(is_away && asks_slurmctld(fault.broken));
+        let (over, rest): (Vec<_>, Vec<_>) = broken.into_iter().partition(|(fault, _)| is_over(fault));
         broken = rest;
         for (fault, outage) in over {
             if let Err(error) = mend(cluster, fault.broken) {
@@ -113,6 +120,16 @@ pub(crate) fn storm(cluster: &mut Cluster, plan: &Plan, journal: &Journal, seen:
         sleep(TICK);
     }
     Ok(())
+}
+
+/// Waiting for an answer here would keep slurmctld itself broken.
+fn is_slurmctld_away(broken: &[(Fault, usize)]) -> bool {
+    broken.iter().any(|(fault, _)| matches!(fault.broken, Broken::Process(Part::Slurmctld, _)))
+}
+
+/// What is begun and mended by asking slurmctld.
+fn asks_slurmctld(broken: Broken) -> bool {
+    matches!(broken, Broken::Drain(_) | Broken::Reserve(_))
 }
 
 fn daemon_of(part: Part) -> String {
@@ -217,7 +234,7 @@ fn mend(cluster: &mut Cluster, broken: Broken) -> Result<()> {
     }
 }
 
-/// A frozen slurmctld answers nobody: then again and again, for as long as a fault may last.
+/// One that has just come back may not answer yet: then again.
 fn scontrol(cluster: &Cluster, words: &[&str]) -> Result<()> {
     let mut tries = 0;
     loop {
