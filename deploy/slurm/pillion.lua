@@ -138,7 +138,7 @@ local function parse_cap(text)
 end
 
 -- Reads a value of --colocate: {share = bool, slowdown = text, profile = text, memory_bytes = number, cap = text,
--- isolation = text, restart = text, guest = bool}, or nil and a sentence that says what is allowed.
+-- isolation = text, restart = text, guest = bool, session = bool}, or nil and a sentence that says what is allowed.
 function M.parse_option(text)
   if text == "" or text == "(null)" or text == "yes" then return { share = true } end
   if text == "no" or text == "off" then return { share = false } end
@@ -164,11 +164,11 @@ function M.parse_option(text)
       key, parsed = "isolation", value == "hard" and value
     elseif name == "restart" then
       key, parsed = "restart", (value == "yes" or value == "early") and value
-    elseif setting == "guest" then
-      key, parsed = "guest", true
+    elseif setting == "guest" or setting == "session" then
+      key, parsed = setting, true
     end
     if not parsed then
-      return nil, "--colocate: '" .. setting .. "' is not allowed; allowed are yes, no, guest, max-slowdown=R (1 to 10), "
+      return nil, "--colocate: '" .. setting .. "' is not allowed; allowed are yes, no, guest, session, max-slowdown=R (1 to 10), "
         .. "profile=NAME (1 to 64 letters, digits, dots, underscores or dashes), memory=SIZE (such as 8G, at most 16T), "
         .. "cap=PART (0.1, 0.2, .. 0.9 or 1), isolation=hard and restart=yes or early"
     end
@@ -772,6 +772,12 @@ local function plan_assignments(job, pool, gpu, size, limit, mark, begin, device
   return plan
 end
 
+-- What happens without us.
+local function alone_from(begin, now)
+  local today = os.date("%Y-%m-%d", now) == os.date("%Y-%m-%d", begin)
+  return "; should Pillion stop, Slurm starts it alone from " .. os.date(today and "%H:%M" or "%Y-%m-%dT%H:%M", begin) .. " on"
+end
+
 -- What a job that is managed now does, what it is promised, and what happens without us. `count`: its GPUs of a node. `nodes`:
 -- how many.
 local function understood(option, beat, count, nodes, begin, now)
@@ -799,20 +805,23 @@ local function understood(option, beat, count, nodes, begin, now)
   local each = count > 1 and string.format("%.0f GPUs", count) or "a GPU"
   if nodes > 1 then what = string.format("waits for %s on each of %.0f nodes, which it shares with nobody", each, nodes)
   elseif count > 1 then what = string.format("waits for %s of one node", each) end
-  local today = os.date("%Y-%m-%d", now) == os.date("%Y-%m-%d", begin)
-  return what .. "; should Pillion stop, Slurm starts it alone from "
-    .. os.date(today and "%H:%M" or "%Y-%m-%dT%H:%M", begin) .. " on"
+  return what .. alone_from(begin, now)
 end
 
 local SESSION_SENTENCE = "a GPU of its own, which guests may use while it is idle; they are sent away when it is not"
+
+-- Whether somebody sits in front of it: salloc, srun, or a batch job that says so (a notebook that a portal submits).
+local function is_session_of(job, option)
+  return option ~= nil and (not job.script or option.session == true)
+end
 
 -- Sends a job into a pool. `option`: nil where it did not ask for co-location. `begin`: before that Slurm does not start it. Gives why
 -- it was left as it was; nil where it was sent.
 local function send(job, pool, gpu, size, limit, option, begin)
   local digest = M.workload_digest(option and option.profile, job.name, job.script or "interactive")
   local devices = gpu.count > 1 and fallback_of(pool, gpu.count) or nil
-  local is_session = option ~= nil and not job.script
-  local mark = render_mark(option, digest, job.partition, gpu, job.begin_time or 0, devices, node_count(job), is_session)
+  local mark =
+    render_mark(option, digest, job.partition, gpu, job.begin_time or 0, devices, node_count(job), is_session_of(job, option))
   if not mark then return "its partition or GRES names are too long or unusual to be remembered" end
   local is_guest = option ~= nil and option.guest
   local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin, devices, is_guest))
@@ -824,17 +833,19 @@ local function send(job, pool, gpu, size, limit, option, begin)
   return nil
 end
 
--- What keeps an interactive job (salloc, srun) from being managed; nil for nothing. What it does is its user's from moment to moment: so it
+-- What keeps a session from being managed; nil for nothing. What it does is its user's from moment to moment: so it
 -- is no guest, nothing is known of it by a name, and how much memory others have to leave it only its user can say.
 local function why_no_session(job, option, gpu, nodes)
-  if option.guest then return "an interactive job is no guest: it would be ended under its user's hands" end
+  local who, example = "an interactive job", "memory=16G"
+  if job.script then who, example = "a session", "session,memory=16G" end
+  if option.guest then return who .. " is no guest: it would be ended under its user's hands" end
   if option.cap or option.profile or option.slowdown or option.restart then
-    return "of --colocate's settings an interactive job takes memory= and isolation= alone"
+    return "of --colocate's settings " .. who .. " takes memory= and isolation= alone"
   end
-  if gpu.count > 1 or nodes > 1 then return "an interactive job that others may join has one GPU; write --gres=gpu:1" end
-  if gpu.field ~= "node" then return "salloc and srun ask for GPUs by node here; write --gres=gpu:1" end
+  if gpu.count > 1 or nodes > 1 then return who .. " that others may join has one GPU; write --gres=gpu:1" end
+  if not job.script and gpu.field ~= "node" then return "salloc and srun ask for GPUs by node here; write --gres=gpu:1" end
   if not option.memory_bytes then
-    return "for others to join it while it is idle, say how much GPU memory it takes; write for example --colocate=memory=16G"
+    return "for others to join it while it is idle, say how much GPU memory it takes; write for example --colocate=" .. example
   end
   if (given(job.immediate) or 0) ~= 0 then return "it asks to start at once or not at all (--immediate)" end
   return nil
@@ -896,8 +907,8 @@ local function manage(job, part_list, option, pools, beat, now)
   if not gpu then return false, no_gpu end
   local unfit = why_unfit(job, gpu, option.guest) or (job.priority == 0 and "it is held" or nil) or why_no_step(job)
   if unfit then return false, unfit end
-  local nodes = node_count(job)
-  if not job.script then
+  local nodes, is_session = node_count(job), is_session_of(job, option)
+  if is_session then
     local why = why_no_session(job, option, gpu, nodes)
     if why then return false, why end
     pools = attended(pools)
@@ -923,9 +934,10 @@ local function manage(job, part_list, option, pools, beat, now)
   if limit.minutes == 0 then return false, "its partition demands a time limit; write --time" end
   local pool, no_pool = choose_pool(job, gpu, size, limit, option, pools, part_list)
   if not pool then return false, no_pool end
-  local bound = job.script and beat.bound or math.min(beat.bound, SESSION_BOUND_SECONDS)
+  local bound = is_session and math.min(beat.bound, SESSION_BOUND_SECONDS) or beat.bound
   local begin = math.max(job.begin_time or 0, now + bound)
-  local sentence = job.script and understood(option, beat, gpu.count, nodes, begin, now) or SESSION_SENTENCE
+  local sentence = is_session and SESSION_SENTENCE .. (job.script and alone_from(begin, now) or "")
+    or understood(option, beat, gpu.count, nodes, begin, now)
   local why = send(job, pool, gpu, size, limit_in(part_list[pool.partition], limit), option, begin)
   return not why, why or sentence
 end

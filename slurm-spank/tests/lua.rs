@@ -98,7 +98,7 @@ impl Generator {
 }
 
 /// Of settings, and nearly.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "max-slowdown",
     "profile",
     "memory",
@@ -110,6 +110,7 @@ const NAMES: [&str; 12] = [
     "yes",
     "no",
     "guest",
+    "session",
     "",
 ];
 
@@ -181,6 +182,10 @@ fn values() -> Vec<Vec<u8>> {
         "profile=a=b",
         "guest",
         "guest,guest",
+        "session",
+        "session,session",
+        "session,memory=8G",
+        "session=",
         "guest,memory=8G",
         "cap=1,guest",
         "guest=",
@@ -228,7 +233,8 @@ fn read_by_rust(value: &[u8]) -> String {
             let profile = request.profile_name.as_deref().unwrap_or("-");
             let restart = request.restart.map_or("-".to_owned(), |consent| consent.to_string());
             let guest = if request.as_guest { "guest" } else { "-" };
-            format!("yes {slowdown} {profile} {memory} {cap} {isolation} {restart} {guest}")
+            let session = if request.as_session { "session" } else { "-" };
+            format!("yes {slowdown} {profile} {memory} {cap} {isolation} {restart} {guest} {session}")
         }
     }
 }

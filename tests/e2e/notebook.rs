@@ -14,7 +14,8 @@ use rustix::process::Signal;
 use std::process::Child;
 use std::time::Duration;
 
-const REQUEST: [&str; 5] = ["--colocate=memory=16G", "--gres=gpu:1", "-c1", "--mem=100", "-t20"];
+const OPTION: &str = "--colocate=memory=16G";
+const REQUEST: [&str; 4] = ["--gres=gpu:1", "-c1", "--mem=100", "-t20"];
 /// What a step says of itself, and then waits for: work, which it writes down how long it took, and its end.
 const CELLS: &str = "env | grep -E \"^(CUDA_MPS_PIPE_DIRECTORY|CUDA_MPS_PINNED_DEVICE_MEM_LIMIT|PILLION_DECISION|SLURM_SHARDS_ON_NODE)=\" > is.$SLURM_JOB_ID
     while [ ! -e end-$SLURM_JOB_ID ]; do
@@ -55,6 +56,7 @@ fn since(begun: UnixTime) -> Duration {
 pub(crate) struct Session {
     pub(crate) job: SlurmJobId,
     user: &'static str,
+    /// What he typed: `sbatch` is over at once, the others with the job.
     pub(crate) child: Child,
     /// From his command to the state that was waited for.
     waited: Duration,
@@ -71,25 +73,32 @@ impl Session {
     ) -> Self {
         let line = format!("srun bash -c '{CELLS}'");
         let words = ["bash", "-c", line.as_str()].map(str::to_owned);
-        Self::begin(cluster, user, ("salloc", name), more, &words, states)
+        Self::begin(cluster, user, ("salloc", name), (OPTION, more), &words, states)
     }
 
     /// `srun`, which is its step.
     fn srun(cluster: &Cluster, user: &'static str, name: &str) -> Self {
         let words = ["bash", "-c", CELLS].map(str::to_owned);
-        Self::begin(cluster, user, ("srun", name), &[], &words, &["RUNNING"])
+        Self::begin(cluster, user, ("srun", name), (OPTION, &[]), &words, &["RUNNING"])
+    }
+
+    /// `sbatch`, as a portal submits a notebook.
+    fn sbatch(cluster: &Cluster, user: &'static str, name: &str, more: &[&str]) -> Self {
+        let words = ["--output=/dev/null".to_owned(), format!("--wrap=exec bash -c '{CELLS}'")];
+        let option = "--colocate=session,memory=16G";
+        Self::begin(cluster, user, ("sbatch", name), (option, more), &words, &["RUNNING"])
     }
 
     fn begin(
         cluster: &Cluster,
         user: &'static str,
         (client, name): (&str, &str),
-        more: &[&str],
+        (option, more): (&str, &[&str]),
         words: &[String],
         states: &[&str],
     ) -> Self {
         let begun = SystemClock.now();
-        let program = cluster.program_as(user, client).unwrap().args(["-J", name]).args(REQUEST);
+        let program = cluster.program_as(user, client).unwrap().args(["-J", name, option]).args(REQUEST);
         let child = program.args(more.iter().copied()).args(words.iter().cloned()).spawn().unwrap();
         let what = format!("{name} {states:?}");
         let job = wait_for(&what, SOON, || {
@@ -314,6 +323,41 @@ fn who_sits_in_front_of_his_job_waits_for_none_of_us() {
     cluster.start_scheduler().unwrap();
     orphan.end(&cluster);
     late.end(&cluster);
+}
+
+/// Open OnDemand and its like submit by `sbatch`.
+#[test]
+fn a_notebook_that_a_portal_submits_is_a_session_too() {
+    let mut cluster = start(1);
+    make_known(&cluster);
+    let notebook = Session::sbatch(&cluster, "alice", "notebook", &[]);
+    assert!(notebook.waited < Duration::from_secs(15), "{:?}", notebook.waited);
+    let is = notebook.is(&cluster);
+    assert!(is.contains("CUDA_MPS_PIPE_DIRECTORY=") && is.contains("PILLION_DECISION="), "{is}");
+    assert!(is.contains("SLURM_SHARDS_ON_NODE=60\n"), "{is}");
+    assert!(is.contains("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=16384M"), "{is}");
+    let first = small_guest(&cluster);
+    wait_for_guest(&cluster, first);
+    assert_eq!(group(&cluster, first, 0), group(&cluster, notebook.job, 0));
+    notebook.work(&cluster);
+    wait_for_event(&cluster, first, "made-room");
+    notebook.worked(&cluster);
+    assert_eq!(cluster.job_field(notebook.job, "JobState").unwrap(), "RUNNING");
+
+    // Where its user closes it the guest goes on.
+    cluster.wait_for_job(first, &["RUNNING", "COMPLETED"], SOON).unwrap();
+    let job = notebook.job;
+    notebook.end(&cluster);
+    cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
+    cluster.wait_for_job(first, &["COMPLETED"], SOON).unwrap();
+
+    // The scheduler dies before it has decided on the next: some seconds later that one starts alone.
+    cluster.kill_scheduler(Signal::KILL).unwrap();
+    let orphan = Session::sbatch(&cluster, "alice", "orphan", &["-p", "shared"]);
+    assert!(orphan.waited < Duration::from_secs(40), "{:?}", orphan.waited);
+    let is = orphan.is(&cluster);
+    assert!(is.contains("SLURM_SHARDS_ON_NODE=100\n") && !is.contains("CUDA_MPS_PIPE"), "{is}");
+    orphan.end(&cluster);
 }
 
 #[test]

@@ -94,7 +94,6 @@ impl World {
                 requeued.clear();
             }
             let FakeCall::Requeue { ok: true, job, .. } = call else { continue };
-            assert!(!self.is_session(*job), "{job} is interactive, and was requeued");
             if self.guests.contains(job) {
                 // As often as somebody needs its device.
                 let made_room = self.made_room.iter().any(|start| start.job_id == *job);
@@ -126,14 +125,13 @@ impl World {
             let id = job.id;
             let mark = job.mark.as_ref().ok().and_then(Option::as_ref);
             let own = mark.map_or(0, |mark| mark.original_begin_epoch);
-            // Who sits in front of his job waits for us no longer than this; it cannot be requeued. Out of the pool it begins when its
-            // user wants.
-            let latest = if self.is_session(id) && job.partition != OUTSIDE {
-                (self.now + Duration::from_secs(SESSION_BOUND_SECONDS + 2)).epoch().max(own)
-            } else {
-                let bound = self.now + Duration::from_secs(BOUND_SECONDS + 2);
-                bound.epoch().max(own).max(self.requeue_floor())
-            };
+            // Who sits in front of his job waits for us no longer than this. Out of the pool it begins when its user wants.
+            let is_hurried = self.is_session(id) && job.partition != OUTSIDE;
+            let bound = if is_hurried { SESSION_BOUND_SECONDS } else { BOUND_SECONDS };
+            let latest = (self.now + Duration::from_secs(bound + 2)).epoch().max(own);
+            // Slurm itself lets no job begin for two minutes after a requeue.
+            let is_requeued = job.restart_count > 0 || !is_hurried;
+            let latest = if is_requeued { latest.max(self.requeue_floor()) } else { latest };
             assert!(
                 job.eligible_at.is_none_or(|at| at.epoch() <= latest),
                 "{id} may begin only at {:?}, latest allowed {latest}",

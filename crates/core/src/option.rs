@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! option  = "" | "(null)" | "yes" | "no" | "off" | setting { "," setting }
-//! setting = "guest" | "max-slowdown=" 1.00..10.00 | "profile=" [A-Za-z0-9._-]{1,64} | "memory=" digits [K|M|G|T][iB|B]
+//! setting = "guest" | "session" | "max-slowdown=" 1.00..10.00 | "profile=" [A-Za-z0-9._-]{1,64} | "memory=" digits [K|M|G|T][iB|B]
 //!         | "cap=" ("0.1" | "0.2" | .. | "0.9" | "1") | "isolation=hard" | "restart=" ("yes" | "early")
 //! ```
 
@@ -18,8 +18,9 @@ pub const OPTION_LENGTH_MAX: usize = 256;
 /// The longest profile name.
 pub const PROFILE_NAME_LENGTH_MAX: usize = 64;
 
-/// The setting that has no value.
+/// The settings that have no value.
 const GUEST: &str = "guest";
+const SESSION: &str = "session";
 
 /// What a user asked for with `--colocate`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,14 +48,26 @@ pub struct ColocateRequest {
     pub restart: Option<RestartConsent>,
     /// To run as a guest: where nobody else needs the device, and to be started again from the beginning where somebody does.
     pub as_guest: bool,
+    /// A batch job in front of which somebody sits (a notebook that a portal submits): to be decided on as an interactive job is.
+    pub as_session: bool,
 }
 
 impl fmt::Display for ColocateRequest {
     /// As a user writes it; `yes` where nothing is set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { slowdown_ratio_max, profile_name, memory_bytes, cap, isolation, restart, as_guest } = self;
+        let Self {
+            slowdown_ratio_max,
+            profile_name,
+            memory_bytes,
+            cap,
+            isolation,
+            restart,
+            as_guest,
+            as_session,
+        } = self;
         let settings = [
             as_guest.then(|| GUEST.to_owned()),
+            as_session.then(|| SESSION.to_owned()),
             slowdown_ratio_max.map(|ratio| format!("max-slowdown={}", ratio.value())),
             profile_name.as_ref().map(|name| format!("profile={name}")),
             memory_bytes.map(|bytes| format!("memory={}K", bytes >> 10)),
@@ -79,7 +92,7 @@ pub enum InvalidOption {
     BadByte(u8),
     /// Not one of the known settings.
     #[error(
-        "--colocate: unknown setting '{0}'; allowed are yes, no, guest, max-slowdown=R, profile=NAME, memory=SIZE, cap=PART, \
+        "--colocate: unknown setting '{0}'; allowed are yes, no, guest, session, max-slowdown=R, profile=NAME, memory=SIZE, cap=PART, \
          isolation=hard and restart=yes or early"
     )]
     UnknownSetting(String),
@@ -140,9 +153,10 @@ pub fn parse(value: Option<&str>) -> Result<ColocateOption, InvalidOption> {
 
 fn apply(request: &mut ColocateRequest, setting: &str) -> Result<(), InvalidOption> {
     let unknown = || InvalidOption::UnknownSetting(setting.to_owned());
-    if setting == GUEST {
-        let was = std::mem::replace(&mut request.as_guest, true);
-        return if was { Err(InvalidOption::Twice(GUEST)) } else { Ok(()) };
+    match setting {
+        GUEST => return set_flag(&mut request.as_guest, GUEST),
+        SESSION => return set_flag(&mut request.as_session, SESSION),
+        _ => {}
     }
     let (name, value) = setting.split_once('=').ok_or_else(unknown)?;
     match name {
@@ -172,6 +186,10 @@ fn set<T>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), Inva
         None => Ok(()),
         Some(_) => Err(InvalidOption::Twice(name)),
     }
+}
+
+fn set_flag(flag: &mut bool, name: &'static str) -> Result<(), InvalidOption> {
+    if std::mem::replace(flag, true) { Err(InvalidOption::Twice(name)) } else { Ok(()) }
 }
 
 fn parse_slowdown(text: &str) -> Result<SlowdownRatio, InvalidOption> {
@@ -239,7 +257,7 @@ mod tests {
     #[test]
     fn all_settings_together() {
         let parsed = parse(Some(
-            "max-slowdown=1.15,profile=bert-base.v2,memory=8G,cap=0.3,isolation=hard,restart=yes,guest",
+            "max-slowdown=1.15,profile=bert-base.v2,memory=8G,cap=0.3,isolation=hard,restart=yes,guest,session",
         ))
         .unwrap();
         let expected = ColocateRequest {
@@ -250,6 +268,7 @@ mod tests {
             isolation: Some(Isolation::Hard),
             restart: Some(RestartConsent::Yes),
             as_guest: true,
+            as_session: true,
         };
         assert_eq!(parsed, ColocateOption::Yes(expected));
     }
@@ -257,7 +276,7 @@ mod tests {
     #[test]
     fn what_is_refused_says_what_is_allowed() {
         let cases = [
-            ("maybe", "unknown setting 'maybe'; allowed are yes, no, guest, max-slowdown=R"),
+            ("maybe", "unknown setting 'maybe'; allowed are yes, no, guest, session, max-slowdown=R"),
             ("max-slowdown=0.9", "write a number from 1 to 10"),
             ("max-slowdown=11", "write a number from 1 to 10"),
             ("max-slowdown=1e1", "write a number from 1 to 10"),
@@ -279,6 +298,8 @@ mod tests {
             ("restart=no", "started again once, with more memory, after it ran out of GPU memory"),
             ("restart=yes,restart=early", "restart= is given twice"),
             ("guest,guest", "guest is given twice; give it once"),
+            ("session,session", "session is given twice; give it once"),
+            ("session=yes", "unknown setting 'session=yes'"),
             ("guest=yes", "unknown setting 'guest=yes'"),
             ("profile=a b", "found byte 0x20"),
             ("profile=a\nb", "found byte 0x0a"),
@@ -313,6 +334,7 @@ mod tests {
             is_isolated in proptest::bool::ANY,
             restart in proptest::sample::select(vec![None, Some(RestartConsent::Yes), Some(RestartConsent::Early)]),
             as_guest in proptest::bool::ANY,
+            as_session in proptest::bool::ANY,
         ) {
             let request = ColocateRequest {
                 slowdown_ratio_max: promise.and_then(|promise| SlowdownRatio::try_promise(f64::from(promise) / 100.0).ok()),
@@ -322,6 +344,7 @@ mod tests {
                 isolation: is_isolated.then_some(Isolation::Hard),
                 restart,
                 as_guest,
+                as_session,
             };
             proptest::prop_assert_eq!(parse(Some(&request.to_string())), Ok(ColocateOption::Yes(request)));
         }

@@ -235,7 +235,7 @@ pub struct Share {
     /// What all its processes together may take of the device's memory, where each is limited to a part of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// It is an interactive job: it has no script, its first step begins it, and it goes on between its steps.
+    /// Somebody sits in front of it. Where it has no script (`salloc`, `srun`) its first step begins it, and it goes on between its steps.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_session: bool,
     /// Its user did not ask for co-location: it has all of its devices, its environment stays as it is, and it waits for nobody of us.

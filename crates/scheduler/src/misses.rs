@@ -115,7 +115,7 @@ impl Misses {
     }
 }
 
-/// Whether the script of a job that asked for co-location was begun for certain. An interactive job has none, and may never begin a
+/// Whether the script of a job that asked for co-location was begun for certain. A session may have none, and may never begin a
 /// step; of one that did not ask nobody tells, and it misses nothing.
 fn was_launched(job: &Job) -> bool {
     let has_run = matches!(

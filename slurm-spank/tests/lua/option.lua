@@ -17,6 +17,6 @@ for line in io.lines() do
     local memory = option.memory_bytes and string.format("%.0f", option.memory_bytes) or "-"
     local slowdown = option.slowdown and string.format("%.17g", tonumber(option.slowdown)) or "-"
     print(table.concat({ "yes", slowdown, option.profile or "-", memory, option.cap or "-",
-      option.isolation or "-", option.restart or "-", option.guest and "guest" or "-" }, " "))
+      option.isolation or "-", option.restart or "-", option.guest and "guest" or "-", option.session and "session" or "-" }, " "))
   end
 end

@@ -1,4 +1,5 @@
--- Interactive jobs (salloc, srun) with --colocate: they wait a moment for a device that guests may come to, or are left as they are.
+-- Interactive jobs (salloc, srun, and batch jobs with `session`) with --colocate: they wait a moment for a device that guests may come
+-- to, or are left as they are.
 
 local S = dofile("support.lua")
 local pillion = S.pillion
@@ -116,6 +117,60 @@ S.test("a variable for batch jobs says nothing of it", function()
   })
   S.equal(writes, 0)
   S.equal(values.admin_comment, nil)
+end)
+
+-- Notebooks that a portal submits by sbatch -------------------------------------------------------------------------------
+
+S.test("a batch job that says so is one: it is decided on as fast, and its script is its own", function()
+  beat(4)
+  local now = os.time()
+  for _, fields in ipairs({ { tres_per_node = "gres/gpu:1" }, { tres_per_job = "gres/gpu:1" } }) do
+    local job, values = S.batch(fields, "session,memory=16G")
+    S.said = {}
+    S.equal(pillion.submit(job, S.partitions(), S.ALICE), slurm.SUCCESS, tostring(S.said[1]))
+    S.equal(values.tres_per_node, "gres/shard:100")
+    assert(values.begin_time >= now + 20 and values.begin_time <= now + 22, values.begin_time)
+    S.contains(values.admin_comment, ";m=16384;session=1;part=;")
+    S.contains(S.said[1], "they are sent away when it is not; should Pillion stop, Slurm starts it alone from ")
+  end
+end)
+
+S.test("it may be said by the variable, for a portal that changes no script", function()
+  beat(4)
+  local job, values = S.batch({
+    tres_per_node = "gres/gpu:1", spank_job_env_size = 1,
+    spank_job_env = { [0] = "PILLION_SBATCH_COLOCATE=session,memory=16G" },
+  }, false)
+  S.equal(pillion.submit(job, S.partitions(), S.ALICE), slurm.SUCCESS)
+  S.contains(values.admin_comment, ";session=1;")
+end)
+
+local LEFT_BATCH = {
+  ["nothing said of memory"] = { "session", "gres/gpu:1", "write for example --colocate=session,memory=16G" },
+  ["guest"] = { "session,guest,memory=1G", "gres/gpu:1", "a session is no guest" },
+  ["promise"] = { "session,max-slowdown=1.1,memory=1G", "gres/gpu:1", "a session takes memory= and isolation= alone" },
+  ["two GPUs"] = { "session,memory=1G", "gres/gpu:2", "a session that others may join has one GPU" },
+}
+for name, case in pairs(LEFT_BATCH) do
+  S.test("a batch job that is no session is left as it is: " .. name, function()
+    beat(4)
+    local job, values, writes = S.batch({ tres_per_node = case[2] }, case[1])
+    S.said = {}
+    S.equal(pillion.submit(job, S.partitions(), S.ALICE), slurm.SUCCESS)
+    S.equal(writes(), 0)
+    S.equal(values.admin_comment, nil)
+    S.contains(S.said[1], case[3], name)
+  end)
+end
+
+S.test("where nobody would decide a batch session starts at once too", function()
+  beat(0)
+  local job, values, writes = S.batch({ tres_per_node = "gres/gpu:1" }, "session,memory=16G")
+  S.said = {}
+  pillion.submit(job, S.partitions(), S.ALICE)
+  S.equal(writes(), 0)
+  S.equal(values.begin_time, 0)
+  S.contains(S.said[1], "no GPU of the pool is looked after by Pillion at present")
 end)
 
 S.done()

@@ -22,10 +22,12 @@ pub(crate) const IDLE: Duration = Duration::from_secs(8);
 const BEGUN_PER_SECOND: f64 = 0.02;
 
 impl World {
-    /// As `pillion.lua` writes `salloc --colocate=memory=2G --gres=gpu:1`.
+    /// As `pillion.lua` writes `salloc --colocate=memory=2G --gres=gpu:1`, or the same by `sbatch` with `session`.
     pub(super) fn submit_session(&mut self) {
         let (user, uid) = USERS[self.below(USERS.len())];
         let mark = Mark { session: true, memory_mib: Some(DECLARED_MIB), ..mark_of("session") };
+        // Only one with a script can be started again.
+        let is_batch = self.rng.random_bool(0.4);
         let id = self.slurm.submit(FakeJob {
             uid: UserId(uid),
             user: user.to_owned(),
@@ -33,11 +35,11 @@ impl World {
             // Only there are devices that others may come to.
             excluded_nodes: vec![NodeName::new("n2")],
             admin_comment: mark.to_string(),
-            script: None,
-            requeue: false,
+            script: is_batch.then(|| "#!/bin/bash\njupyter lab\n".to_owned()),
+            requeue: is_batch,
             ..FakeJob::default()
         });
-        self.note(format!("submit {id}, a session of {user}"));
+        self.note(format!("submit {id}, a session of {user}, by sbatch: {is_batch}"));
         self.keep_class(id, false);
         let seconds = self.rng.random_range(40.0..240.0);
         let memory_bytes = Some(TAKEN_BYTES);
@@ -45,7 +47,7 @@ impl World {
         self.works.insert(id, work);
     }
 
-    /// Whether this is an interactive job.
+    /// Whether somebody sits in front of this job.
     pub(crate) fn is_session(&self, id: SlurmJobId) -> bool {
         self.works.get(&id).is_some_and(|work| work.is_session)
     }
