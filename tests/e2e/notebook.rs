@@ -325,7 +325,7 @@ fn who_sits_in_front_of_his_job_waits_for_none_of_us() {
     late.end(&cluster);
 }
 
-/// Open OnDemand and its like submit by `sbatch`.
+/// Portals submit by `sbatch`.
 #[test]
 fn a_notebook_that_a_portal_submits_is_a_session_too() {
     let mut cluster = start(1);
