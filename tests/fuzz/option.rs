@@ -7,10 +7,11 @@ use pillion_tests::process::Program;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
-const EXAMPLES: [&str; 19] = [
+const EXAMPLES: [&str; 20] = [
     "yes",
     "guest",
     "guest,memory=8G",
+    "session,memory=8G",
     "no",
     "(null)",
     "max-slowdown=1.15",
@@ -79,8 +80,9 @@ fn read_by_rust(value: &[u8]) -> String {
             let isolation = or_none(request.isolation.map(|isolation| isolation.to_string()));
             let restart = or_none(request.restart.map(|consent| consent.to_string()));
             let guest = if request.as_guest { "guest" } else { "-" };
+            let session = if request.as_session { "session" } else { "-" };
             let profile = or_none(request.profile_name);
-            format!("yes {slowdown} {profile} {memory} {cap} {isolation} {restart} {guest}")
+            format!("yes {slowdown} {profile} {memory} {cap} {isolation} {restart} {guest} {session}")
         }
     }
 }
