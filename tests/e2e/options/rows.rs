@@ -123,7 +123,10 @@ pub(super) static SINCE_25_11: [Row; 1] =
 
 /// Refused for everybody but root, with a part of what is said.
 pub(super) static REFUSED: [(&str, &str); 16] = [
-    ("--gres=gpu:1 --colocate=maybe", "unknown setting 'maybe'; allowed are yes, no, guest, session, max-slowdown=R"),
+    (
+        "--gres=gpu:1 --colocate=maybe",
+        "unknown setting 'maybe'; allowed are yes, no, guest, session, max-slowdown=R",
+    ),
     ("--gres=gpu:1 --colocate=max-slowdown=0.5", "write a number from 1 to 10"),
     ("--gres=gpu:1 --colocate=max-slowdown=fast", "write a number from 1 to 10"),
     ("--gres=gpu:1 --colocate=memory=lots", "such as 8G"),
