@@ -3,8 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
+#[path = "support/option_line.rs"]
+mod option_line;
+
+use option_line::{normalised_option_line, option_line};
 use pillion_core::name;
-use pillion_core::option::{self, ColocateOption};
 use pillion_core::workload;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -218,46 +221,16 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// What Rust makes of a value, as option.lua prints it.
-fn read_by_rust(value: &[u8]) -> String {
-    let Ok(text) = std::str::from_utf8(value) else { return "refused".to_owned() };
-    match option::parse(Some(text)) {
-        Err(_) => "refused".to_owned(),
-        Ok(ColocateOption::No) => "no".to_owned(),
-        Ok(ColocateOption::Yes(request)) => {
-            let slowdown =
-                request.slowdown_ratio_max.map_or("-".to_owned(), |ratio| ratio.value().to_string());
-            let memory = request.memory_bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
-            let cap = request.cap.map_or("-".to_owned(), |cap| cap.to_string());
-            let isolation = request.isolation.map_or("-".to_owned(), |isolation| isolation.to_string());
-            let profile = request.profile_name.as_deref().unwrap_or("-");
-            let restart = request.restart.map_or("-".to_owned(), |consent| consent.to_string());
-            let guest = if request.as_guest { "guest" } else { "-" };
-            let session = if request.as_session { "session" } else { "-" };
-            format!("yes {slowdown} {profile} {memory} {cap} {isolation} {restart} {guest} {session}")
-        }
-    }
-}
-
-/// The same line with the ratio as Rust prints it: C prints 1.15 with 17 digits as 1.1499999999999999.
-fn normalised(line: &str) -> String {
-    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-    if let Some(ratio) = words.get(1).and_then(|word| word.parse::<f64>().ok()) {
-        words[1] = ratio.to_string();
-    }
-    words.join(" ")
-}
-
 #[test]
 fn both_readers_of_the_option_agree() {
     let values = values();
-    let expected: Vec<String> = values.iter().map(|value| read_by_rust(value)).collect();
+    let expected: Vec<String> = values.iter().map(|value| option_line(value)).collect();
     // Otherwise the comparison would say little.
     let accepted = expected.iter().filter(|line| line.starts_with("yes")).count();
     assert!(accepted > 60 && accepted < values.len() - 200, "{accepted} of {} are accepted", values.len());
     let input: String = values.iter().map(|value| hexadecimal(value) + "\n").collect();
     for output in run_everywhere("option.lua", &input) {
-        let lines: Vec<String> = output.lines().map(normalised).collect();
+        let lines: Vec<String> = output.lines().map(normalised_option_line).collect();
         assert_eq!(lines.len(), values.len());
         for ((value, line), expected) in values.iter().zip(&lines).zip(&expected) {
             assert_eq!(line, expected, "{:?}", String::from_utf8_lossy(value));

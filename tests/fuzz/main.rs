@@ -13,6 +13,9 @@ mod node;
 #[cfg(test)]
 mod option;
 #[cfg(test)]
+#[path = "../../slurm-spank/tests/support/option_line.rs"]
+mod option_line;
+#[cfg(test)]
 mod replay;
 #[cfg(test)]
 mod requests;

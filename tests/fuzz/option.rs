@@ -1,5 +1,6 @@
 //! The two readers of `--colocate`: Rust's in the plugin, and lua's in slurmctld, which must agree on every text.
 
+use crate::option_line::{normalised_option_line, option_line};
 use crate::values::{bytes_like, text_like};
 use crate::{fuzz, fuzz_in_turns};
 use pillion_core::option::{self, ColocateOption, OPTION_LENGTH_MAX};
@@ -67,35 +68,6 @@ fn read_by_lua(lua: &Path, values: &[Vec<u8>], folder: &Path) -> Vec<String> {
     script.stdout().unwrap().lines().map(str::to_owned).collect()
 }
 
-fn read_by_rust(value: &[u8]) -> String {
-    let Ok(text) = std::str::from_utf8(value) else { return "refused".to_owned() };
-    match option::parse(Some(text)) {
-        Err(_) => "refused".to_owned(),
-        Ok(ColocateOption::No) => "no".to_owned(),
-        Ok(ColocateOption::Yes(request)) => {
-            let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-            let slowdown = or_none(request.slowdown_ratio_max.map(|ratio| format!("{:.6}", ratio.value())));
-            let memory = or_none(request.memory_bytes.map(|bytes| bytes.to_string()));
-            let cap = or_none(request.cap.map(|cap| cap.to_string()));
-            let isolation = or_none(request.isolation.map(|isolation| isolation.to_string()));
-            let restart = or_none(request.restart.map(|consent| consent.to_string()));
-            let guest = if request.as_guest { "guest" } else { "-" };
-            let session = if request.as_session { "session" } else { "-" };
-            let profile = or_none(request.profile_name);
-            format!("yes {slowdown} {profile} {memory} {cap} {isolation} {restart} {guest} {session}")
-        }
-    }
-}
-
-/// The ratio to six places: lua prints all seventeen.
-fn normalised(line: &str) -> String {
-    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-    if let Some(ratio) = words.get(1).and_then(|word| word.parse::<f64>().ok()) {
-        words[1] = format!("{ratio:.6}");
-    }
-    words.join(" ")
-}
-
 #[test]
 fn rust_and_lua_agree() {
     let Some(lua) = lua() else { panic!("no Lua found; install lua5.3") };
@@ -107,7 +79,12 @@ fn rust_and_lua_agree() {
         let read = read_by_lua(lua, &values, folder.path());
         assert_eq!(read.len(), values.len());
         for (value, line) in values.iter().zip(&read) {
-            assert_eq!(normalised(line), read_by_rust(value), "{:?}", String::from_utf8_lossy(value));
+            assert_eq!(
+                normalised_option_line(line),
+                option_line(value),
+                "{:?}",
+                String::from_utf8_lossy(value)
+            );
         }
     });
 }
