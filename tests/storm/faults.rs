@@ -66,6 +66,11 @@ impl Seen {
         self.outages.iter().any(|outage| is_it(outage.broken) && now < outage.span.until + recovery)
     }
 
+    /// Waiting for its answer would keep it broken, for the fault is mended where others are begun and mended.
+    fn is_slurmctld_away(&self) -> bool {
+        self.broken_now(|broken| matches!(broken, Broken::Process(Part::Slurmctld, _)), 0.0)
+    }
+
     /// Whether slurmctld was ever killed: a start that it forgot it makes again when the job's turn comes, however late that is.
     fn has_forgotten_starts(&self) -> bool {
         let is_killed = |broken| broken == Broken::Process(Part::Slurmctld, How::Kill);
@@ -87,7 +92,7 @@ pub(crate) fn storm(cluster: &mut Cluster, plan: &Plan, journal: &Journal, seen:
             let from = epoch();
             journal.note(from, &format!("FAULT {}", fault.broken));
             // One that is asked in vain may do it later, when nobody mends it any more.
-            if asks_slurmctld(fault.broken) && is_slurmctld_away(&broken) {
+            if asks_slurmctld(fault.broken) && seen.is_slurmctld_away() {
                 journal.note(from, "  not broken: slurmctld is away");
                 continue;
             }
@@ -102,7 +107,7 @@ pub(crate) fn storm(cluster: &mut Cluster, plan: &Plan, journal: &Journal, seen:
                 }
             }
         }
-        let is_away = is_slurmctld_away(&broken);
+        let is_away = seen.is_slurmctld_away();
         let is_over = |fault: &Fault| fault.until <= now && !(is_away && asks_slurmctld(fault.broken));
         let (over, rest): (Vec<_>, Vec<_>) = broken.into_iter().partition(|(fault, _)| is_over(fault));
         broken = rest;
@@ -120,11 +125,6 @@ pub(crate) fn storm(cluster: &mut Cluster, plan: &Plan, journal: &Journal, seen:
         sleep(TICK);
     }
     Ok(())
-}
-
-/// Waiting for an answer here would keep slurmctld itself broken.
-fn is_slurmctld_away(broken: &[(Fault, usize)]) -> bool {
-    broken.iter().any(|(fault, _)| matches!(fault.broken, Broken::Process(Part::Slurmctld, _)))
 }
 
 /// What is begun and mended by asking slurmctld.
@@ -272,10 +272,7 @@ fn signal_postgres(cluster: &Cluster, signal: Signal) {
 fn look_after(cluster: &mut Cluster, clients: &Clients, journal: &Journal, seen: &mut Seen) {
     look_at_daemons(cluster, journal, seen);
     let now = journal.elapsed();
-    let is_frozen = seen.outages.iter().any(|outage| {
-        matches!(outage.broken, Broken::Process(Part::Slurmctld, _)) && outage.span.until.is_infinite()
-    });
-    if is_frozen {
+    if seen.is_slurmctld_away() {
         return;
     }
     if now - seen.looked_at >= LOOK_SECONDS {
