@@ -94,6 +94,8 @@ impl World {
                 requeued.clear();
             }
             let FakeCall::Requeue { ok: true, job, .. } = call else { continue };
+            let is_interactive = self.works.get(job).is_some_and(|work| work.is_interactive);
+            assert!(!is_interactive, "{job} is interactive, and was requeued");
             if self.guests.contains(job) {
                 // As often as somebody needs its device.
                 let made_room = self.made_room.iter().any(|start| start.job_id == *job);
@@ -128,10 +130,10 @@ impl World {
             // Who sits in front of his job waits for us no longer than this. Out of the pool it begins when its user wants.
             let is_hurried = self.is_session(id) && job.partition != OUTSIDE;
             let bound = if is_hurried { SESSION_BOUND_SECONDS } else { BOUND_SECONDS };
-            let latest = (self.now + Duration::from_secs(bound + 2)).epoch().max(own);
             // Slurm itself lets no job begin for two minutes after a requeue.
-            let is_requeued = job.restart_count > 0 || !is_hurried;
-            let latest = if is_requeued { latest.max(self.requeue_floor()) } else { latest };
+            let floor =
+                if is_hurried && job.restart_count == 0 { own } else { own.max(self.requeue_floor()) };
+            let latest = (self.now + Duration::from_secs(bound + 2)).epoch().max(floor);
             assert!(
                 job.eligible_at.is_none_or(|at| at.epoch() <= latest),
                 "{id} may begin only at {:?}, latest allowed {latest}",

@@ -62,12 +62,22 @@ pub(crate) struct Work {
     pub(crate) uid: UserId,
     /// An interactive job, which is there for so many seconds.
     pub(crate) is_session: bool,
+    /// It has no script, so nobody can start it again.
+    pub(crate) is_interactive: bool,
 }
 
 impl Work {
     /// As its workload is known.
     pub(crate) const fn of(workload: &'static str, seconds: f64, uid: UserId) -> Self {
-        Self { workload, batch_size: None, seconds, memory_bytes: None, uid, is_session: false }
+        Self {
+            workload,
+            batch_size: None,
+            seconds,
+            memory_bytes: None,
+            uid,
+            is_session: false,
+            is_interactive: false,
+        }
     }
 }
 

@@ -107,6 +107,7 @@ impl Site {
                 memory_bytes: None,
                 uid,
                 is_session: false,
+                is_interactive: false,
             },
         );
         let seen = Seen { submitted_at: self.now.seconds(), work_seconds: seconds, ..Seen::default() };

@@ -43,7 +43,12 @@ impl World {
         self.keep_class(id, false);
         let seconds = self.rng.random_range(40.0..240.0);
         let memory_bytes = Some(TAKEN_BYTES);
-        let work = Work { memory_bytes, is_session: true, ..Work::of(LIGHT, seconds, UserId(uid)) };
+        let work = Work {
+            memory_bytes,
+            is_session: true,
+            is_interactive: !is_batch,
+            ..Work::of(LIGHT, seconds, UserId(uid))
+        };
         self.works.insert(id, work);
     }
 
