@@ -103,6 +103,15 @@ fn submit(cluster: &Cluster) {
     .unwrap();
 }
 
+/// The shell of a cancelled job may outlive its child for a moment, and tells of that one's end then: no matter of how Slurm is read.
+fn as_ended_at_once(read: &str) -> String {
+    let mut lines: Vec<String> = read.lines().map(str::to_owned).collect();
+    for line in lines.iter_mut().filter(|line| line.contains("Ended(Cancelled)")) {
+        *line = line.replace("exit Some((143, 0))", "exit Some((0, 15))");
+    }
+    lines.join("\n")
+}
+
 #[tokio::test]
 async fn this_slurm_is_understood_as_those_that_were_recorded() {
     let cluster = cluster();
@@ -125,7 +134,5 @@ async fn this_slurm_is_understood_as_those_that_were_recorded() {
     assert_eq!(played.version().await.unwrap(), version);
     assert_eq!(reading::reading(&played).await.unwrap(), read);
     let expected = std::fs::read_to_string(EXPECTED).unwrap();
-    // The shell of a cancelled job may outlive its child for a moment, and ends with that one's end then.
-    let read = read.replace("exit Some((143, 0))", "exit Some((0, 15))");
-    reading::assert_reads(&expected, &read, &version.to_string());
+    reading::assert_reads(&expected, &as_ended_at_once(&read), &version.to_string());
 }
