@@ -324,7 +324,8 @@ pub struct PolicyConfig {
     /// has its GPU alone.
     #[schemars(with = "String", extend("enum" = ["beside", "never"]))]
     pub guests: Guests,
-    /// Seconds for which an interactive job (salloc or srun with --colocate=memory=SIZE, sbatch with --colocate=session,memory=SIZE) leaves its GPU idle before a guest may come to it.
+    /// Seconds for which an interactive job (salloc or srun with --colocate=memory=SIZE, sbatch with --colocate=session,memory=SIZE) leaves
+    /// its GPU idle before a guest may come to it.
     /// The guest goes as soon as the GPU is used again.
     #[schemars(range(min = 10.0, max = 86400.0), extend("x-unit" = "seconds"))]
     pub session_idle_seconds: f64,

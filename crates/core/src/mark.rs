@@ -59,8 +59,8 @@ pub struct Mark {
     pub restart: RestartConsent,
     /// `guest`: it was submitted as a guest: it goes, and waits once more, where somebody else needs its device.
     pub as_guest: bool,
-    /// `session`: an interactive job (`salloc`, `srun`, or a batch job that says so): what it does is its user's from moment to moment, so nothing is foretold of it. To
-    /// a release that does not know the word it is a job whose workload nobody knows.
+    /// `session`: an interactive job (`salloc`, `srun`, or a batch job that says so): what it does is its user's from moment to moment, so
+    /// nothing is foretold of it. To a release that does not know the word it is a job whose workload nobody knows.
     pub session: bool,
     /// `part`: the partition that the user asked for (empty: the default partition).
     pub original_partition: CompactString,
