@@ -27,6 +27,7 @@ local config = {
 
 local STALE_AFTER_SECONDS = 30
 local LEASE_SECONDS = 30 -- how long a decided release may take to reach us
+local TAKE_BACK_SECONDS = 20 -- so long the scheduler may take to take a place back whose job was started again
 local SESSION_BOUND_SECONDS = 20 -- so long an interactive job waits for a decision: SESSION_BOUND of crates/scheduler/src/renew.rs
 local HEARTBEAT_LENGTH_MAX = 64 * 1024
 local OPTION_LENGTH_MAX = 256
@@ -1398,11 +1399,31 @@ local function why_fenced(job, rec, now)
   return why_not_waiting(old, rec) or (not begins and "no begin time was asked" or nil)
 end
 
+-- A job that was requeued has the shards and the pin of its earlier start until the scheduler takes them back, for which Slurm leaves it
+-- two minutes. An admin who lifts those (`StartTime=now`) would start it there without a decision, perhaps beside a job that it may not
+-- be beside; so some of them are left. Where nobody would take its place back, it starts when he says.
+local function wait_for_take_back(job, rec, now)
+  local begin, mark = job.begin_time or 0, parse_mark(rec.admin_comment)
+  if begin == 0 or begin >= now + TAKE_BACK_SECONDS or job.admin_comment ~= nil or not is_pending(rec) then return end
+  local restarts = tonumber(rec.restart_cnt)
+  if not mark or not mark.lease or not restarts or restarts == tonumber(mark.r or "") then return end
+  local beat = M.read_heartbeat()
+  local partition = text_of(job.partition) or rec.partition
+  if why_idle(beat, now) or partition ~= rec.partition or not is_pool(partition, beat) then return end
+  job.begin_time = now + TAKE_BACK_SECONDS
+  say("this job has the place of its earlier start still; it starts when Pillion has taken that back, in " .. TAKE_BACK_SECONDS
+    .. " s at the latest")
+end
+
 -- An update by root, by SlurmUser or by whoever is trusted besides. An admin's own passes, whatever fails in here.
 local function modify_for_trusted(job, rec, uid)
   local is_read, comment = pcall(function() return job.admin_comment end)
   local is_ours = is_read and type(comment) == "string" and begins_as_mark(comment)
-  if not is_ours then return passed(job) end
+  if not is_ours then
+    local ok, why = pcall(wait_for_take_back, job, rec, os.time())
+    if not ok then slurm.log_error("%s", "pillion.lua: " .. tostring(why)) end
+    return passed(job)
+  end
   local ok, why = pcall(why_fenced, job, rec, os.time())
   if ok and not why then return passed(job) end
   if not ok then

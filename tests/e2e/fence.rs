@@ -2,6 +2,7 @@
 //! presupposes, and refused whole on any other. No daemon of ours runs here; the test writes the heartbeat, and sends as root
 //! what the scheduler and `pillion rescue` would send.
 
+use crate::leases::epoch_of;
 use crate::module::beat;
 use pillion_core::mark::Mark;
 use pillion_core::{Clock as _, SlurmJobId, SystemClock, UnixTime};
@@ -261,6 +262,38 @@ fn a_job_that_runs_or_was_requeued_is_not_released() {
         PIN,
         "the job carries another mark",
     );
+}
+
+/// Root kills a job, requeues it and lifts the two minutes that Slurm has it wait: as an admin does, all in a second.
+#[test]
+fn an_admin_who_starts_a_job_again_leaves_time_to_take_its_place_back() {
+    let fence = Fence::new();
+    let job = fence.job();
+    let first = fence.mark(job).leased(now(), 0);
+    fence.cluster.scontrol(&["update", "NodeName=n[1-2]", "State=RESUME"]).unwrap();
+    fence.update(job, &first, PIN).unwrap();
+    fence.cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
+    let id = job.to_string();
+    fence.cluster.scontrol(&["requeue", &id]).unwrap();
+    let start_now = ["update", &format!("JobId={id}"), "StartTime=now"];
+    beat(&fence.cluster);
+    let output = fence.cluster.program("scontrol").args(start_now).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("place of its earlier start"), "{said}");
+    // It waits with the place of before, and not for so long as Slurm would have it wait.
+    let fields = fence.fields(job);
+    assert_eq!((&*fields["JobState"], &*fields["TresPerNode"], &*fields["Restarts"]), ("PENDING", PART, "1"));
+    let eligible = epoch_of(&fence.cluster, job, "EligibleTime").unwrap();
+    let waits_seconds = eligible.saturating_sub(SystemClock.now().epoch());
+    assert!((10..=21).contains(&waits_seconds), "{waits_seconds} s");
+    let (undone, words) = (first.undone(), "Gres=shard:100 ReqNodeList= StartTime=now+5");
+    fence.accepted("undo meanwhile", job, &undone, words, WHOLE);
+    fence.cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
+
+    // Nobody would take anything back here any more: it starts when root says.
+    fence.cluster.scontrol(&["requeue", &id]).unwrap();
+    let output = fence.cluster.program("scontrol").args(start_now).output().unwrap();
+    assert_eq!((output.status.success(), String::from_utf8_lossy(&output.stderr).as_ref()), (true, ""));
 }
 
 #[test]

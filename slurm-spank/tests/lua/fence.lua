@@ -271,8 +271,6 @@ S.test("a user cannot pass for us", function()
   S.contains(S.said[1], "shards are given out by Pillion alone")
 end)
 
-S.done()
-
 S.test("a release holds for the account, QOS and partition that were decided on", function()
   local decided = pillion.decided_on({ account = "lab", qos = "free", partition = "shared" })
   local function on(digest) return mark(";on=" .. digest .. lease()) end
@@ -302,3 +300,50 @@ S.test("between its release and its start nobody but an admin charges a job to a
     S.equal(change(changes), slurm.SUCCESS, "waiting")
   end
 end)
+
+S.test("whoever is started again by an admin waits until the place of before is taken back", function()
+  local before = { admin_comment = mark(";lease=5;r=0"), restart_cnt = 1 }
+  local function start(changes, rec, uid)
+    local job, values, writes = S.job(S.update(changes))
+    S.said, S.noted, S.logged = {}, {}, {}
+    S.equal(pillion.modify(job, waiting(rec), S.partitions(), uid or 0), slurm.SUCCESS)
+    return values.begin_time, writes()
+  end
+  local function waits(name, changes, rec)
+    for _, uid in ipairs({ 0, 64030 }) do
+      S.equal(start(changes, rec, uid) >= NOW + 20, true, name)
+      S.contains(S.said[1], "its earlier start", name)
+    end
+  end
+  local function as_asked(name, changes, rec)
+    local begin, writes = start(changes, rec)
+    S.equal(writes, 0, name)
+    S.equal(begin, changes.begin_time or 0, name)
+    S.equal(#S.said, 0, name)
+  end
+  local at_once = { begin_time = NOW }
+  waits("at once", at_once, before)
+  waits("a moment later", { begin_time = NOW + 3 }, before)
+  waits("into the same partition", { begin_time = NOW, partition = "shared" }, before)
+  waits("one of an array", at_once, { admin_comment = before.admin_comment, restart_cnt = 3, array_job_id = 7, array_task_id = 2 })
+  as_asked("later", { begin_time = NOW + 600 }, before)
+  as_asked("no begin time", { nice = 5 }, before)
+  as_asked("released, and not started again", at_once, { admin_comment = mark(";lease=5;r=0") })
+  as_asked("taken back already", at_once, { admin_comment = mark(";u=5;alone=1"), restart_cnt = 1 })
+  as_asked("waits for a decision", at_once, { restart_cnt = 1 })
+  as_asked("a job that is none of ours", at_once, { admin_comment = "x", restart_cnt = 1 })
+  as_asked("runs", at_once, { admin_comment = before.admin_comment, restart_cnt = 1, job_state = 1 })
+  as_asked("another partition", { begin_time = NOW, partition = "gpu" }, before)
+  as_asked("out of the pool", at_once, { admin_comment = before.admin_comment, restart_cnt = 1, partition = "gpu" })
+  as_asked("a comment of the admin's own", { begin_time = NOW, admin_comment = "mine" }, before)
+  as_asked("no restart count is shown", at_once, { admin_comment = before.admin_comment, restart_cnt = false })
+  -- Nobody would take it back.
+  for _, beat in ipairs({ { 40 }, { 0, "off" } }) do
+    S.beat(beat[1], beat[2])
+    as_asked("nobody is there", at_once, before)
+  end
+  os.remove(S.heartbeat_path)
+  as_asked("nobody ever was", at_once, before)
+end)
+
+S.done()
