@@ -8,6 +8,7 @@ use pillion_fake_slurm::FakeSlurm;
 use pillion_slurm::{Job, JobState, JobUpdate};
 use rand::Rng;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The partition that jobs leave the pool for, on a node without shards.
 pub(crate) const OUTSIDE: &str = "everyday";
@@ -15,7 +16,10 @@ pub(crate) const OUTSIDE: &str = "everyday";
 /// Whose jobs under this QOS meet no other user's, where the site's rules go by job.
 pub(crate) const STRICT: &str = "strict";
 
-/// What a user does to a job of his.
+/// So long `pillion.lua` leaves whoever is started again by an admin before the place of his earlier start was taken back.
+const TAKE_BACK: Duration = Duration::from_secs(20);
+
+/// What a user does to a job of his, or an admin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     /// `scontrol hold`.
@@ -30,6 +34,8 @@ pub(crate) enum Action {
     Cancel,
     /// `scontrol requeue`.
     Requeue,
+    /// The same by an admin, who lifts in the same moment the time that Slurm has it wait: `StartTime=now`.
+    StartAgain,
     /// `scontrol update QOS=`: under the strict one, or no more.
     Charge,
 }
@@ -40,12 +46,13 @@ impl Action {
         if by_job && rng.random_bool(0.3) {
             return Self::Charge;
         }
-        match rng.random_range(0..10) {
+        match rng.random_range(0..11) {
             0..3 => Self::Hold,
             3..5 => Self::Release,
             5..7 => Self::Leave,
             7 => Self::Strand,
             8 => Self::Cancel,
+            9 => Self::StartAgain,
             _ => Self::Requeue,
         }
     }
@@ -86,6 +93,15 @@ impl Users {
             }
             Action::Cancel => slurm.cancel(id),
             Action::Requeue => slurm.user_requeue(id),
+            Action::StartAgain => {
+                let has_place = mark(&job).is_some_and(|mark| mark.lease_epoch.is_some());
+                let begins = JobUpdate { start_time: Some(now + TAKE_BACK), ..JobUpdate::default() };
+                let did = slurm.user_requeue(id);
+                if did && has_place {
+                    slurm.foreign_update(&[id], &begins).expect("it waits");
+                }
+                did
+            }
             // `pillion.lua` refuses it between a release and its start.
             Action::Charge => {
                 let qos = if job.qos == STRICT { "normal" } else { STRICT };
