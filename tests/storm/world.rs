@@ -104,7 +104,8 @@ fn spec() -> ClusterSpec {
         bound_seconds: u64::from(BOUND_SECONDS),
         accounting: true,
         // All jobs of a long storm: what plain Slurm forgets after minutes is looked up in its accounting.
-        slurm_conf_extra: vec!["MaxJobCount=200000".into()],
+        // Who names no CPUs gets them by GPU, in the pool as outside it.
+        slurm_conf_extra: vec!["MaxJobCount=200000".into(), "DefCpuPerGPU=2".into()],
         ..ClusterSpec::default()
     }
 }
