@@ -28,6 +28,7 @@ local config = {
 local STALE_AFTER_SECONDS = 30
 local LEASE_SECONDS = 30 -- how long a decided release may take to reach us
 local TAKE_BACK_SECONDS = 20 -- so long the scheduler may take to take a place back whose job was started again
+local COMPLETING = 2 ^ 15 -- JOB_COMPLETING of slurm.h
 local SESSION_BOUND_SECONDS = 20 -- so long an interactive job waits for a decision: SESSION_BOUND of crates/scheduler/src/renew.rs
 local HEARTBEAT_LENGTH_MAX = 64 * 1024
 local OPTION_LENGTH_MAX = 256
@@ -389,6 +390,15 @@ local function qos_of(job, is_guest)
   return text_of(job.qos) or (is_guest and text_of(config.guest_qos)) or job.default_qos
 end
 
+-- Each of them where it names several (since 24.11, `-q long,normal`): Slurm may choose any.
+local function all_qos_of(job, is_guest)
+  local each = {}
+  for _, name in ipairs(split(qos_of(job, is_guest) or "", ",")) do
+    if name ~= "" then each[#each + 1] = name end
+  end
+  return each
+end
+
 -- What the job is besides its GPU that keeps it from being managed; nil for nothing.
 local function why_unfit(job, gpu, is_guest)
   local shared = given(job.shared)
@@ -428,7 +438,9 @@ local function why_unfit(job, gpu, is_guest)
   if bind and not (gpu.field == "task" and bind == string.format("gres/gpu:per_task:%.0f", gpu.count)) then
     return "it asks for --gpu-bind or --tres-bind"
   end
-  if contains(config.unmanaged_qos, qos_of(job, is_guest)) then return "its QOS demands a whole GPU" end
+  for _, qos in ipairs(all_qos_of(job, is_guest)) do
+    if contains(config.unmanaged_qos, qos) then return "its QOS demands a whole GPU" end
+  end
   return nil
 end
 
@@ -441,8 +453,9 @@ local function per_gpu(text)
 end
 
 -- CPUs and memory, with what was asked for by GPU folded in: {cpus, memory_mib, set = {field = value}}. `given_by_gpu`: what the site
--- gives by GPU where nothing is asked for, nil for nothing. Slurm gives it to jobs of GPUs, and of shards it has none.
-local function sizes(job, gpu_count, given_by_gpu)
+-- gives by GPU where nothing is asked for, nil for nothing. Slurm gives it to jobs of GPUs, and of shards it has none. `by_default`: what
+-- the partition that its user named gives besides, as a field and MiB; nil where that is not known.
+local function sizes(job, gpu_count, given_by_gpu, by_default)
   local cpus_per_gpu, memory_per_gpu = per_gpu(job.cpus_per_tres), per_gpu(job.mem_per_tres)
   if cpus_per_gpu == false or memory_per_gpu == false then return nil, "it asks for CPUs or memory by another GRES" end
   local by_site = given_by_gpu or {}
@@ -469,6 +482,9 @@ local function sizes(job, gpu_count, given_by_gpu)
   if memory_per_gpu then
     if by_node or by_cpu then return nil, "it asks for memory in more than one way" end
     set.min_mem_per_node = memory_per_gpu
+  elseif by_default and not by_node and not by_cpu then
+    set[by_default.field] = by_default.memory_mib
+    by_node, by_cpu = set.min_mem_per_node, set.min_mem_per_cpu
   end
   -- Of one node.
   cpus = math.ceil(cpus / (node_count(job) or 1))
@@ -523,6 +539,23 @@ local function time_limit(job, names, part_list)
   return limit
 end
 
+-- What these partitions give to a job that names no memory: {field, memory_mib}; nil where they say nothing, and slurm.conf's word counts,
+-- which is not shown here; false where it depends on which of them is chosen.
+local function default_memory(names, part_list)
+  local common
+  for index, name in ipairs(names) do
+    local part = part_list[name]
+    local by_cpu, by_node = given(part.def_mem_per_cpu) or 0, given(part.def_mem_per_node) or 0
+    local one = by_cpu > 0 and { field = "min_mem_per_cpu", memory_mib = by_cpu }
+      or by_node > 0 and by_node < 2 ^ 62 and { field = "min_mem_per_node", memory_mib = by_node } or nil
+    local is_other = index > 1
+      and ((one and one.field) ~= (common and common.field) or (one and one.memory_mib) ~= (common and common.memory_mib))
+    if is_other then return false end
+    common = one
+  end
+  return common
+end
+
 -- The minutes to write for the job in this pool; nil where the pool gives the same by itself, or, with a reason, where it cannot
 -- have them. Slurm cuts what nobody wrote down to MaxWall of a QOS or an association; what is written it refuses, or never starts.
 local function limit_in(part, limit)
@@ -540,7 +573,6 @@ end
 -- Whether Slurm lets this job into the partition, as far as lua is shown; otherwise why not.
 local function why_closed(job, part, is_guest)
   local account = text_of(job.account) or job.default_account
-  local qos = qos_of(job, is_guest)
   local function only(list, name)
     return text_of(list) and string.lower(list) ~= "all" and not in_list(list, name)
   end
@@ -549,10 +581,25 @@ local function why_closed(job, part, is_guest)
   if has_bit(part.flags, 2 ^ 6) then return "is exclusive to one user a node" end
   if only(part.allow_accounts, account) then return "does not admit your account" end
   if text_of(part.deny_accounts) and in_list(part.deny_accounts, account) then return "does not admit your account" end
-  if only(part.allow_qos, qos) or (text_of(part.deny_qos) and in_list(part.deny_qos, qos)) then
-    return qos and "does not admit the QOS " .. qos or "admits some QOS only, and your job has none"
+  local named = all_qos_of(job, is_guest)
+  if #named == 0 and only(part.allow_qos, nil) then return "admits some QOS only, and your job has none" end
+  for _, qos in ipairs(named) do
+    if only(part.allow_qos, qos) or (text_of(part.deny_qos) and in_list(part.deny_qos, qos)) then
+      return "does not admit the QOS " .. qos
+    end
   end
   if only(part.allow_alloc_nodes, job.alloc_node) then return "does not admit jobs from this host" end
+  return nil
+end
+
+-- What the partition's own limits keep from it that the partition named by its user might take; nil for nothing. Slurm would refuse such
+-- a job, or hold it for ever.
+local function why_limited(job, size, part)
+  local nodes = node_count(job) or 1
+  local most, least, memory = given(part.max_nodes), given(part.min_nodes), given(part.max_mem_per_node)
+  if nodes > (most or nodes) or nodes < (least or nodes) then return "takes jobs of other numbers of nodes" end
+  -- 0 and the greatest number say that there is none.
+  if memory and memory > 0 and memory < 2 ^ 62 and size.memory_mib > memory then return "lets a job have less memory a node" end
   return nil
 end
 
@@ -606,6 +653,8 @@ end
 
 -- How many nodes a list of them names at most; nil for one that is not understood.
 local function listed_count(list)
+  -- Slurm has not looked at it yet, and it may be long: what is matched below takes time by its square where brackets stay open.
+  if string.find(list, "%[[^%]]*%[") or string.find(list, "%[[^%]]*$") then return nil end
   local count = 0
   for word in string.gmatch(string.gsub(list, "%[[^%]]*%]", function(inner) return (string.gsub(inner, ",", ";")) end), "[^,]+") do
     local ranges, rest = string.match(word, "%[([^%]]*)%](.*)$")
@@ -669,8 +718,9 @@ local function choose_pool(job, gpu, size, limit, option, pools, part_list)
     if part then
       why = why_closed(job, part, option.guest) or why_too_small(job, gpu, size, pool, part) or select(2, limit_in(part, limit))
       -- Where its user named this partition himself Slurm tells him, and nobody is refused for what only may be.
-      if not why and not contains(split(job.partition or "", ","), pool.partition) and not has_nodes_for(job, gpu, size, pool) then
-        why = "may have too few nodes with all that it asks of each (-N, -C, -x, CPUs, memory, --tmp, other GRES)"
+      if not why and not contains(split(job.partition or "", ","), pool.partition) then
+        why = why_limited(job, size, part) or (not has_nodes_for(job, gpu, size, pool)
+          and "may have too few nodes with all that it asks of each (-N, -C, -x, CPUs, memory, --tmp, other GRES)" or nil)
       end
     end
     if not why then return pool end
@@ -682,8 +732,9 @@ end
 -- Managing -----------------------------------------------------------------------------------------------------------
 
 -- The mark: crates/core/src/mark.rs. nil if it would not fit, or would hold what a mark may not. `devices`: on which Slurm
--- starts a job of several GPUs by itself; nil for one GPU. `option`: nil where it did not ask for co-location.
-local function render_mark(option, digest, partition, gpu, begin, devices, nodes, is_session)
+-- starts a job of several GPUs by itself; nil for one GPU. `option`: nil where it did not ask for co-location. `is_given_qos`: its QOS is
+-- the guests', which its user did not name; of this field (`gq`) only this file knows, and others keep it.
+local function render_mark(option, digest, partition, gpu, begin, devices, nodes, is_session, is_given_qos)
   local is_whole = devices or nodes > 1 or not option
   local fields = { is_whole and "pillion2" or "pillion1", "w=" .. digest }
   local is_plain = not option
@@ -697,6 +748,7 @@ local function render_mark(option, digest, partition, gpu, begin, devices, nodes
   if option.restart then fields[#fields + 1] = "oom=1" end
   if option.restart == "early" then fields[#fields + 1] = "early=1" end
   if option.guest then fields[#fields + 1] = "guest=1" end
+  if is_given_qos then fields[#fields + 1] = "gq=1" end
   if is_session then fields[#fields + 1] = "session=1" end
   fields[#fields + 1] = "part=" .. (partition or "")
   fields[#fields + 1] = "field=" .. gpu.field
@@ -743,6 +795,11 @@ local function shards_of(devices)
   return table.concat(each, ",")
 end
 
+-- Whether the site gives a guest its QOS.
+local function is_given_qos(job, option)
+  return option ~= nil and option.guest and text_of(config.guest_qos) ~= nil and not text_of(job.qos)
+end
+
 -- What a guest has besides: it is started again where somebody needs its GPU, whatever the cluster does with others.
 local function plan_guest(job, set)
   if given(job.requeue) == nil then set("requeue", 1, slurm.NO_VAL16) end
@@ -765,9 +822,11 @@ local function plan_assignments(job, pool, gpu, size, limit, mark, begin, device
   set("tres_per_node", shards_of(devices) .. others, "")
   set("admin_comment", mark, "")
   if is_guest then plan_guest(job, set) end
-  local memory = size.set.min_mem_per_node
-  -- Lua cannot write Slurm's "no value" back (64 bits; it arrives as 0, a whole node's memory). The same amount may stay.
-  if memory then set("min_mem_per_node", memory, memory) end
+  for _, field in ipairs({ "min_mem_per_node", "min_mem_per_cpu" }) do
+    local memory = size.set[field]
+    -- Lua cannot write Slurm's "no value" back (64 bits; it arrives as 0, a whole node's memory). The same amount may stay.
+    if memory then set(field, memory, memory) end
+  end
   -- Last of all: until this is set, the job is eligible, and Slurm would start it.
   set("begin_time", begin, 0)
   return plan
@@ -821,8 +880,8 @@ end
 local function send(job, pool, gpu, size, limit, option, begin)
   local digest = M.workload_digest(option and option.profile, job.name, job.script or "interactive")
   local devices = gpu.count > 1 and fallback_of(pool, gpu.count) or nil
-  local mark =
-    render_mark(option, digest, job.partition, gpu, job.begin_time or 0, devices, node_count(job), is_session_of(job, option))
+  local mark = render_mark(option, digest, job.partition, gpu, job.begin_time or 0, devices, node_count(job),
+    is_session_of(job, option), is_given_qos(job, option))
   if not mark then return "its partition or GRES names are too long or unusual to be remembered" end
   local is_guest = option ~= nil and option.guest
   local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin, devices, is_guest))
@@ -922,13 +981,15 @@ local function manage(job, part_list, option, pools, beat, now)
     if job.requeue == 0 then return false, "a guest is started again where somebody needs its GPU; leave out --no-requeue" end
   end
   local names = named_partitions(job.partition, part_list)
-  local size, no_size = sizes(job, gpu.count, beat.per_gpu[names[1]])
-  if not size then return false, no_size end
   for _, name in ipairs(names) do
     -- A partition that the user cannot use: Slurm will say so better.
     if not part_list[name] then return false, "it names a partition that is not open to you" end
     if has_bit(part_list[name].flags, 2 ^ 6) then return false, "its partition is exclusive to one user a node" end
   end
+  local by_default = default_memory(names, part_list)
+  local size, no_size = sizes(job, gpu.count, beat.per_gpu[names[1]], by_default or nil)
+  if not size then return false, no_size end
+  if by_default == false and size.memory_mib == 0 then return false, "its memory depends on its partition; write --mem" end
   local limit = time_limit(job, names, part_list)
   if not limit then return false, "its time limit depends on its partition; write --time" end
   -- DefaultTime=0 makes it compulsory, and Slurm refuses a job without.
@@ -1218,9 +1279,45 @@ local function name_of(rec)
   return string.format(task and "%.0f_%.0f" or "%.0f", array, task)
 end
 
+-- An update of a whole array comes here once for each of its records, with one description for all of them: what is written into it for
+-- one record would be done to those after it, which may be in nobody's care. So it is remembered, and taken out again before the next.
+local spread -- {array, uid, at, description, fields = { { name, value, before } }}
+
+-- The description of an update by its address in slurmctld; nil where this Slurm does not show it.
+local function address_of(job)
+  local ok, address = pcall(function() return getmetatable(job)._job_desc end)
+  return ok and address or nil
+end
+
+-- Remembers what is about to be written for a record of an array. `plan`: as `assign` takes it.
+local function remember_spread(job, rec, plan, uid, now)
+  local fields = {}
+  for _, step in ipairs(plan) do
+    local before = job[step.field]
+    if before == nil then before = step.none end
+    fields[#fields + 1] = { step.field, step.value, before }
+  end
+  local is_array = (rec.array_job_id or 0) ~= 0
+  spread = is_array and { array = rec.array_job_id, uid = uid, at = now, description = address_of(job), fields = fields } or nil
+end
+
+-- Takes out of an update what was written into it for an earlier record of the same array. All of them are done in one hold of slurmctld's
+-- lock, in a second or two.
+local function take_out_spread(job, rec, uid, now)
+  local last = spread
+  spread = nil
+  local is_same = last and last.array == rec.array_job_id and last.uid == uid and now - last.at <= 2
+    and last.description == address_of(job)
+  if not is_same then return end
+  for _, field in ipairs(last.fields) do
+    local name, value, before = field[1], field[2], field[3]
+    if job[name] == value and value ~= before then job[name] = before end
+  end
+end
+
 -- Takes a job out of management: with what its user changes now, and otherwise as it was submitted. Its GPUs, of one node, are
 -- asked for by node, whichever option they were asked for with: Slurm lets nobody clear tres_per_node in an update.
-local function release_to_user(job, mark, target, now)
+local function release_to_user(job, rec, mark, target, uid, now)
   local plan = {}
   if job.partition ~= target then plan[1] = { field = "partition", value = target, none = "" } end
   if not text_of(job.tres_per_node) then
@@ -1230,6 +1327,12 @@ local function release_to_user(job, mark, target, now)
   if (job.begin_time or 0) == 0 then
     plan[#plan + 1] = { field = "begin_time", value = math.max(tonumber(mark.begin) or 0, now), none = 0 }
   end
+  -- It is no guest any more: under the guests' QOS it would wait where that is not admitted, or behind all others. Which QOS is its own
+  -- is shown for its user's default account only.
+  local is_of_default = not text_of(rec.account) or rec.account == job.default_account
+  local own_qos = mark.gq and is_of_default and not text_of(job.qos) and text_of(job.default_qos)
+  if own_qos then plan[#plan + 1] = { field = "qos", value = own_qos, none = "" } end
+  remember_spread(job, rec, plan, uid, now)
   return assign(job, plan)
 end
 
@@ -1292,7 +1395,7 @@ local function modify_for_user(job, rec, part_list, uid)
     return slurm.ERROR
   end
   local failure = not (target and text_of(mark.gres)) and "where it came from is not known"
-    or release_to_user(job, mark, target, os.time())
+    or release_to_user(job, rec, mark, target, uid, os.time())
   if failure then
     note("change refused", uid, "failed")
     slurm.log_error("%s", "pillion.lua: a job could not leave the pool: " .. tostring(failure))
@@ -1399,20 +1502,40 @@ local function why_fenced(job, rec, now)
   return why_not_waiting(old, rec) or (not begins and "no begin time was asked" or nil)
 end
 
+-- Until when jobs were put off, by id: {restarts, until_epoch}. Whoever says it once more waits no longer for that.
+local put_off = {}
+
+local function put_off_until(rec, restarts, now)
+  for id, one in pairs(put_off) do
+    if one.until_epoch + 3600 < now then put_off[id] = nil end
+  end
+  local known = put_off[rec.job_id or 0]
+  if known and known.restarts == restarts then return known.until_epoch end
+  put_off[rec.job_id or 0] = { restarts = restarts, until_epoch = now + TAKE_BACK_SECONDS }
+  return now + TAKE_BACK_SECONDS
+end
+
 -- A job that was requeued has the shards and the pin of its earlier start until the scheduler takes them back, for which Slurm leaves it
 -- two minutes. An admin who lifts those (`StartTime=now`) would start it there without a decision, perhaps beside a job that it may not
--- be beside; so some of them are left. Where nobody would take its place back, it starts when he says.
-local function wait_for_take_back(job, rec, now)
+-- be beside; so some of them are left. Where nobody would take its place back, it starts when he says. While it still completes Slurm
+-- itself gives it the two minutes anew when it has, unless it is to begin later than that moment.
+local function wait_for_take_back(job, rec, uid, now)
   local begin, mark = job.begin_time or 0, parse_mark(rec.admin_comment)
-  if begin == 0 or begin >= now + TAKE_BACK_SECONDS or job.admin_comment ~= nil or not is_pending(rec) then return end
+  if begin == 0 or begin >= now + TAKE_BACK_SECONDS or not is_pending(rec) or has_bit(rec.job_state, COMPLETING) then return end
+  -- Who says besides where it starts, or takes the mark away, takes it in his own hands.
+  if job.admin_comment ~= nil or job.tres_per_node ~= nil or job.req_nodes ~= nil then return end
   local restarts = tonumber(rec.restart_cnt)
   if not mark or not mark.lease or not restarts or restarts == tonumber(mark.r or "") then return end
   local beat = M.read_heartbeat()
   local partition = text_of(job.partition) or rec.partition
   if why_idle(beat, now) or partition ~= rec.partition or not is_pool(partition, beat) then return end
-  job.begin_time = now + TAKE_BACK_SECONDS
-  say("this job has the place of its earlier start still; it starts when Pillion has taken that back, in " .. TAKE_BACK_SECONDS
-    .. " s at the latest")
+  local latest = put_off_until(rec, restarts, now)
+  if begin >= latest then return end
+  local plan = { { field = "begin_time", value = latest, none = 0 } }
+  remember_spread(job, rec, plan, uid, now)
+  if assign(job, plan) then return end
+  say("this job has the place of its earlier start still; it starts when Pillion has taken that back, in "
+    .. string.format("%.0f", latest - now) .. " s at the latest")
 end
 
 -- An update by root, by SlurmUser or by whoever is trusted besides. An admin's own passes, whatever fails in here.
@@ -1420,7 +1543,7 @@ local function modify_for_trusted(job, rec, uid)
   local is_read, comment = pcall(function() return job.admin_comment end)
   local is_ours = is_read and type(comment) == "string" and begins_as_mark(comment)
   if not is_ours then
-    local ok, why = pcall(wait_for_take_back, job, rec, os.time())
+    local ok, why = pcall(wait_for_take_back, job, rec, uid, os.time())
     if not ok then slurm.log_error("%s", "pillion.lua: " .. tostring(why)) end
     return passed(job)
   end
@@ -1438,6 +1561,7 @@ end
 
 -- For slurm_job_modify. Gives slurm.SUCCESS, or slurm.ERROR having told why.
 function M.modify(job, rec, part_list, uid)
+  pcall(take_out_spread, job, rec, uid, os.time())
   if is_trusted(uid) then return modify_for_trusted(job, rec, uid) end
   return modify_for_user(job, rec, part_list, uid)
 end

@@ -275,14 +275,16 @@ fn an_admin_who_starts_a_job_again_leaves_time_to_take_its_place_back() {
     fence.cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
     let id = job.to_string();
     fence.cluster.scontrol(&["requeue", &id]).unwrap();
+    // While it completes Slurm gives it the two minutes anew.
+    fence.cluster.wait_for_job(job, &["PENDING"], SOON).unwrap();
     let start_now = ["update", &format!("JobId={id}"), "StartTime=now"];
     beat(&fence.cluster);
     let output = fence.cluster.program("scontrol").args(start_now).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("place of its earlier start"), "{said}");
     // It waits with the place of before, and not for so long as Slurm would have it wait.
-    let fields = fence.cluster.wait_for_job(job, &["PENDING"], SOON).unwrap();
-    assert_eq!((&*fields["TresPerNode"], &*fields["Restarts"]), (PART, "1"));
+    let fields = fence.fields(job);
+    assert_eq!((&*fields["JobState"], &*fields["TresPerNode"], &*fields["Restarts"]), ("PENDING", PART, "1"));
     let eligible = epoch_of(&fence.cluster, job, "EligibleTime").unwrap();
     let waits_seconds = eligible.saturating_sub(SystemClock.now().epoch());
     assert!((10..=21).contains(&waits_seconds), "{waits_seconds} s");

@@ -97,7 +97,7 @@ pub struct Mark {
     /// `left`: it was found outside the pool with shards, and was given its own request back; it is not managed any more.
     pub left: bool,
     /// Fields of a later release, as they stand there, each with its semicolon before it: kept, so that a release that is
-    /// rolled back still finds its leases.
+    /// rolled back still finds its leases. So is `gq`, which `pillion.lua` alone reads: the site gave this guest its QOS.
     pub further: CompactString,
 }
 

@@ -332,6 +332,9 @@ S.test("whoever is started again by an admin waits until the place of before is 
   as_asked("taken back already", at_once, { admin_comment = mark(";u=5;alone=1"), restart_cnt = 1 })
   as_asked("waits for a decision", at_once, { restart_cnt = 1 })
   as_asked("a job that is none of ours", at_once, { admin_comment = "x", restart_cnt = 1 })
+  as_asked("still completes, and Slurm gives it the two minutes anew", at_once,
+    { admin_comment = before.admin_comment, restart_cnt = 1, job_state = 0x8000 })
+  as_asked("a place of the admin's own", { begin_time = NOW, tres_per_node = "gres/shard:g0:100", req_nodes = "n2" }, before)
   as_asked("runs", at_once, { admin_comment = before.admin_comment, restart_cnt = 1, job_state = 1 })
   as_asked("another partition", { begin_time = NOW, partition = "gpu" }, before)
   as_asked("out of the pool", at_once, { admin_comment = before.admin_comment, restart_cnt = 1, partition = "gpu" })
@@ -344,6 +347,42 @@ S.test("whoever is started again by an admin waits until the place of before is 
   end
   os.remove(S.heartbeat_path)
   as_asked("nobody ever was", at_once, before)
+end)
+
+S.test("whoever says it once more waits no longer for it", function()
+  local clock, now = os.time, NOW
+  os.time = function() return now end
+  local function begins(restarts)
+    local job, values = S.job(S.update({ begin_time = now }))
+    local rec = waiting({ job_id = 71, admin_comment = mark(";lease=5;r=0"), restart_cnt = restarts })
+    pillion.modify(job, rec, S.partitions(), 0)
+    return values.begin_time
+  end
+  local first = begins(1)
+  now = NOW + 15
+  S.equal(begins(1), first, "once more")
+  now = NOW + 21
+  S.equal(begins(1), now, "and when that is over")
+  S.equal(begins(2), now + 20, "another start")
+  os.time = clock
+end)
+
+S.test("root's begin time is put off for the task that it is about, and for no other", function()
+  local job, values = S.job(S.update({ begin_time = NOW }))
+  local function task(number, more)
+    local rec = waiting({ job_id = 80 + number, array_job_id = 33, array_task_id = number })
+    for name, value in pairs(more) do rec[name] = value end
+    S.said = {}
+    pillion.modify(job, rec, S.partitions(), 0)
+    return values.begin_time, #S.said
+  end
+  local again = { restart_cnt = 1, admin_comment = mark(";lease=5;r=0") }
+  local begin, said = task(2, again)
+  S.equal(begin >= NOW + 20 and said == 1, true)
+  S.equal(task(3, { partition = "long", admin_comment = false }), NOW)
+  begin, said = task(4, again)
+  S.equal(begin >= NOW + 20 and said == 1, true)
+  S.equal(task(5, {}), NOW)
 end)
 
 S.done()

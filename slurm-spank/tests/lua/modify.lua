@@ -210,4 +210,55 @@ S.test("job states carry flags", function()
   S.equal(values.partition, "gpu")
 end)
 
+-- Slurm hands one description to all records of an array.
+local function task(number, changes)
+  local rec = {
+    partition = "shared", job_state = 0, min_cpus = 1, max_cpus = 0, job_id = 40 + number, array_job_id = 33, array_task_id = number,
+    admin_comment = "pillion1;w=4f1c09aa12bc77de;part=gpu;field=job;gres=gpu:1;other=;begin=0",
+  }
+  for name, value in pairs(changes or {}) do rec[name] = value end
+  return rec
+end
+
+S.test("what one task of an array is given back is not given to another that is in nobody's care", function()
+  local job, values = S.job(S.update({ comment = "x" }))
+  local function change(rec)
+    S.equal(pillion.modify(job, rec, S.partitions(), S.ALICE), slurm.SUCCESS)
+    return values.partition, values.begin_time
+  end
+  S.equal(change(task(1)), "gpu")
+  values.tres_per_node = nil -- Slurm takes it over
+  local partition, begin = change(task(2, { partition = "long" }))
+  S.equal(partition, nil, "taken out before")
+  S.equal(begin, 0, "taken out before")
+  S.equal(change(task(3, { job_state = 1 })), nil, "runs")
+  S.equal(change(task(4)), "gpu", "the next that waits for us")
+  S.equal(values.tres_per_node, "gres/gpu:1")
+  S.equal(values.comment, "x")
+end)
+
+S.test("what a user writes himself is never taken out of his change", function()
+  S.equal(pillion.modify(S.job(S.update({ comment = "x" })), task(1), S.partitions(), S.ALICE), slurm.SUCCESS)
+  local job, values = S.job(S.update({ partition = "gpu" }))
+  S.equal(pillion.modify(job, task(2, { partition = "long" }), S.partitions(), S.ALICE), slurm.SUCCESS)
+  S.equal(values.partition, "gpu")
+end)
+
+S.test("a guest that leaves the pool leaves the guests' QOS, and keeps one that its user named", function()
+  pillion.configure({ guest_qos = "scavenger" })
+  for _, named in ipairs({ false, "scavenger" }) do
+    local job, values = S.batch({ tres_per_node = "gres/gpu:1", default_qos = "normal", qos = named or nil }, "guest")
+    pillion.submit(job, S.partitions(), S.ALICE)
+    S.equal(values.qos, "scavenger")
+    local rec = task(1, { array_job_id = 0, qos = values.qos, admin_comment = values.admin_comment })
+    local update, changed = S.job(S.update({ partition = "gpu", default_qos = "normal" }))
+    S.equal(pillion.modify(update, rec, S.partitions(), S.ALICE), slurm.SUCCESS)
+    S.equal(changed.qos, not named and "normal" or nil)
+    update, changed = S.job(S.update({ partition = "gpu", default_qos = "normal", qos = "long" }))
+    S.equal(pillion.modify(update, rec, S.partitions(), S.ALICE), slurm.SUCCESS)
+    S.equal(changed.qos, "long", "his own word")
+  end
+  pillion.configure({ guest_qos = "" })
+end)
+
 S.done()

@@ -691,4 +691,80 @@ S.test("configure refuses what it does not know", function()
   assert(not pcall(pillion.configure, { pools = "shared" }))
 end)
 
+S.test("a list of excluded nodes costs no more than its length", function()
+  S.beat(0, "active", S.POOL, S.SHAPE, "nodes=shared count=2 cpus=8 memory_mib=8000 features=a100,nvlink")
+  for _, list in ipairs({ string.rep("[", 100000), "n[" .. string.rep("1,", 50000), string.rep("n[1-2],", 20000), string.rep("[]", 50000),
+    string.rep("a[1]b", 20000) }) do
+    local before = os.clock()
+    local job = S.batch({ tres_per_node = "gres/gpu:1", exc_nodes = list })
+    S.equal(pillion.submit(job, S.partitions(), S.ALICE), slurm.SUCCESS)
+    S.equal(os.clock() - before < 0.5, true, "seconds for " .. string.sub(list, 1, 10))
+  end
+end)
+
+local function untouched(fields, parts, reason)
+  local job, _, writes = S.batch(fields)
+  S.said = {}
+  S.equal(pillion.submit(job, parts, S.ALICE), slurm.SUCCESS)
+  S.equal(writes(), 0, reason)
+  S.contains(S.said[1], reason)
+end
+
+S.test("the pool's own limits of nodes and memory leave a job that its partition takes alone", function()
+  local function parts(fields) return S.partitions({ shared = S.partition(fields) }) end
+  local two = { tres_per_node = "gres/gpu:1", min_nodes = 2, max_nodes = 2 }
+  untouched(two, parts({ max_nodes = 1 }), "takes jobs of other numbers of nodes")
+  untouched({ tres_per_node = "gres/gpu:1" }, parts({ min_nodes = 2 }), "takes jobs of other numbers of nodes")
+  untouched({ tres_per_node = "gres/gpu:1", min_mem_per_node = 4000 }, parts({ max_mem_per_node = 1000 }), "less memory a node")
+  for _, limit in ipairs({ 0, 4000, slurm.NO_VAL64 }) do
+    local job, values = S.batch({ tres_per_node = "gres/gpu:1", min_mem_per_node = 4000 })
+    pillion.submit(job, parts({ max_mem_per_node = limit, max_nodes = slurm.INFINITE, min_nodes = 1 }), S.ALICE)
+    S.equal(values.partition, "shared", limit)
+  end
+end)
+
+S.test("who names no memory has what his partition gives", function()
+  local function memory_of(fields, gpu, shared, more)
+    local all = { tres_per_node = "gres/gpu:1" }
+    for name, value in pairs(fields) do all[name] = value end
+    local job, values = S.batch(all)
+    gpu.flag_default, gpu.flags = 1, 1
+    local parts = S.partitions({ gpu = S.partition(gpu), shared = S.partition(shared), long = S.partition(more) })
+    pillion.submit(job, parts, S.ALICE)
+    S.equal(values.partition, "shared", S.said[#S.said])
+    return values.min_mem_per_cpu, values.min_mem_per_node
+  end
+  local by_cpu, by_node = memory_of({}, { def_mem_per_cpu = 400 }, { def_mem_per_cpu = 50 })
+  S.equal(by_cpu, 400)
+  S.equal(by_node, nil)
+  by_cpu, by_node = memory_of({}, { def_mem_per_node = 3000 }, { def_mem_per_cpu = 50 })
+  S.equal(by_cpu, nil)
+  S.equal(by_node, 3000)
+  by_cpu, by_node = memory_of({}, { def_mem_per_node = 0 }, { def_mem_per_cpu = 50 })
+  S.equal(by_cpu or by_node, nil, "nobody says what slurm.conf gives")
+  by_cpu, by_node = memory_of({ min_mem_per_node = 700 }, { def_mem_per_cpu = 400 }, {})
+  S.equal(by_cpu, nil)
+  S.equal(by_node, 700, "his own word")
+  by_cpu, by_node = memory_of({ partition = "gpu,long" }, { def_mem_per_cpu = 400 }, {}, { def_mem_per_cpu = 400 })
+  S.equal(by_cpu, 400, "both the same")
+  local function parts(gpu) return S.partitions({ gpu = S.partition(gpu), long = S.partition({ def_mem_per_cpu = 300 }) }) end
+  local both = { tres_per_node = "gres/gpu:1", partition = "gpu,long" }
+  untouched(both, parts({ def_mem_per_cpu = 400 }), "its memory depends on its partition")
+  untouched(both, parts({}), "its memory depends on its partition")
+  untouched({ tres_per_node = "gres/gpu:1" }, S.partitions({ gpu = S.partition({ flag_default = 1, flags = 1, def_mem_per_node = 9000 }) }),
+    "too little memory a node")
+end)
+
+S.test("a list of QOS is read one by one", function()
+  local function job(qos) return { tres_per_node = "gres/gpu:1", qos = qos } end
+  untouched(job("normal,whole"), S.partitions({ shared = S.partition({ deny_qos = "whole" }) }), "does not admit the QOS whole")
+  untouched(job("normal,whole"), S.partitions({ shared = S.partition({ allow_qos = "normal" }) }), "does not admit the QOS whole")
+  pillion.configure({ unmanaged_qos = { "whole" } })
+  untouched(job("whole,normal"), S.partitions(), "its QOS demands a whole GPU")
+  pillion.configure({ unmanaged_qos = {} })
+  local managed, values = S.batch(job("normal,long"))
+  pillion.submit(managed, S.partitions({ shared = S.partition({ allow_qos = "long,normal" }) }), S.ALICE)
+  S.equal(values.partition, "shared")
+end)
+
 S.done()

@@ -76,7 +76,7 @@ function S.job(fields, fails_at)
       error("unrecognized field: " .. name)
     end
   end
-  local proxy = setmetatable({}, { __index = values, __newindex = write })
+  local proxy = setmetatable({}, { __index = values, __newindex = write, _job_desc = values })
   return proxy, values, function() return writes end
 end
 
