@@ -745,7 +745,7 @@ S.test("who names no memory has what his partition gives", function()
   by_cpu, by_node = memory_of({ min_mem_per_node = 700 }, { def_mem_per_cpu = 400 }, {})
   S.equal(by_cpu, nil)
   S.equal(by_node, 700, "his own word")
-  by_cpu, by_node = memory_of({ partition = "gpu,long" }, { def_mem_per_cpu = 400 }, {}, { def_mem_per_cpu = 400 })
+  by_cpu = memory_of({ partition = "gpu,long" }, { def_mem_per_cpu = 400 }, {}, { def_mem_per_cpu = 400 })
   S.equal(by_cpu, 400, "both the same")
   local function parts(gpu) return S.partitions({ gpu = S.partition(gpu), long = S.partition({ def_mem_per_cpu = 300 }) }) end
   local both = { tres_per_node = "gres/gpu:1", partition = "gpu,long" }
