@@ -319,6 +319,28 @@ fn tasks_of_an_array_are_compared_one_by_one() {
     assert!(begins(1) == begins(3) && begins(1) > begins(2), "{} {} {}", begins(1), begins(2), begins(3));
 }
 
+/// Slurm hands one description to all records of an array: what is written into it for a task that leaves the pool is not done to one
+/// that has left before.
+#[test]
+fn a_task_that_was_taken_out_stays_as_its_user_wants_it_when_he_changes_the_array() {
+    let fence = Fence::new();
+    beat(&fence.cluster);
+    let words = ["--colocate", "--gres=gpu:1", "--array=1-3", "-t5"];
+    let array = fence.cluster.submit_as("alice", "sleep 60", &words).unwrap();
+    let task = |number: u32| format!("{array}_{number}").parse::<SlurmJobId>().unwrap();
+    fence.alice(&["update", &format!("JobId={}", task(2)), "StartTime=now+86400"]);
+    let before = fence.fields(task(2));
+    assert_eq!(before["Partition"], "gpu", "it left");
+    beat(&fence.cluster);
+    fence.alice(&["update", &format!("JobId={array}"), "Comment=changed"]);
+    for number in 1..=3 {
+        let fields = fence.fields(task(number));
+        assert_eq!((&*fields["Partition"], &*fields["Comment"]), ("gpu", "changed"), "{number}");
+    }
+    let after = fence.fields(task(2));
+    assert_eq!((&*after["JobState"], &after["EligibleTime"]), ("PENDING", &before["EligibleTime"]));
+}
+
 /// Commands on the standard input, one a line: all are carried out, and what is refused names its job.
 #[test]
 fn many_updates_in_one_call_are_answered_one_by_one() {
