@@ -27,6 +27,7 @@ local config = {
 
 local STALE_AFTER_SECONDS = 30
 local LEASE_SECONDS = 30 -- how long a decided release may take to reach us
+local QOS_MAX = 16 -- that a job may name
 local TAKE_BACK_SECONDS = 20 -- so long the scheduler may take to take a place back whose job was started again
 local COMPLETING = 2 ^ 15 -- JOB_COMPLETING of slurm.h
 local SESSION_BOUND_SECONDS = 20 -- so long an interactive job waits for a decision: SESSION_BOUND of crates/scheduler/src/renew.rs
@@ -390,11 +391,14 @@ local function qos_of(job, is_guest)
   return text_of(job.qos) or (is_guest and text_of(config.guest_qos)) or job.default_qos
 end
 
--- Each of them where it names several (since 24.11, `-q long,normal`): Slurm may choose any.
+-- Each of them once where it names several (since 24.11, `-q long,normal`): Slurm may choose any. No more than one too many: each is
+-- looked for in the lists of each pool, and Slurm has not looked at it yet.
 local function all_qos_of(job, is_guest)
-  local each = {}
-  for _, name in ipairs(split(qos_of(job, is_guest) or "", ",")) do
-    if name ~= "" then each[#each + 1] = name end
+  local each, seen = {}, {}
+  for name in string.gmatch(qos_of(job, is_guest) or "", "[^,]+") do
+    if not seen[name] then each[#each + 1] = name end
+    seen[name] = true
+    if #each > QOS_MAX then break end
   end
   return each
 end
@@ -438,7 +442,9 @@ local function why_unfit(job, gpu, is_guest)
   if bind and not (gpu.field == "task" and bind == string.format("gres/gpu:per_task:%.0f", gpu.count)) then
     return "it asks for --gpu-bind or --tres-bind"
   end
-  for _, qos in ipairs(all_qos_of(job, is_guest)) do
+  local named = all_qos_of(job, is_guest)
+  if #named > QOS_MAX then return "it names too many QOS" end
+  for _, qos in ipairs(named) do
     if contains(config.unmanaged_qos, qos) then return "its QOS demands a whole GPU" end
   end
   return nil
@@ -453,9 +459,8 @@ local function per_gpu(text)
 end
 
 -- CPUs and memory, with what was asked for by GPU folded in: {cpus, memory_mib, set = {field = value}}. `given_by_gpu`: what the site
--- gives by GPU where nothing is asked for, nil for nothing. Slurm gives it to jobs of GPUs, and of shards it has none. `by_default`: what
--- the partition that its user named gives besides, as a field and MiB; nil where that is not known.
-local function sizes(job, gpu_count, given_by_gpu, by_default)
+-- gives by GPU where nothing is asked for, nil for nothing. Slurm gives it to jobs of GPUs, and of shards it has none.
+local function sizes(job, gpu_count, given_by_gpu)
   local cpus_per_gpu, memory_per_gpu = per_gpu(job.cpus_per_tres), per_gpu(job.mem_per_tres)
   if cpus_per_gpu == false or memory_per_gpu == false then return nil, "it asks for CPUs or memory by another GRES" end
   local by_site = given_by_gpu or {}
@@ -482,9 +487,6 @@ local function sizes(job, gpu_count, given_by_gpu, by_default)
   if memory_per_gpu then
     if by_node or by_cpu then return nil, "it asks for memory in more than one way" end
     set.min_mem_per_node = memory_per_gpu
-  elseif by_default and not by_node and not by_cpu then
-    set[by_default.field] = by_default.memory_mib
-    by_node, by_cpu = set.min_mem_per_node, set.min_mem_per_cpu
   end
   -- Of one node.
   cpus = math.ceil(cpus / (node_count(job) or 1))
@@ -539,21 +541,24 @@ local function time_limit(job, names, part_list)
   return limit
 end
 
--- What these partitions give to a job that names no memory: {field, memory_mib}; nil where they say nothing, and slurm.conf's word counts,
--- which is not shown here; false where it depends on which of them is chosen.
-local function default_memory(names, part_list)
-  local common
-  for index, name in ipairs(names) do
-    local part = part_list[name]
-    local by_cpu, by_node = given(part.def_mem_per_cpu) or 0, given(part.def_mem_per_node) or 0
-    local one = by_cpu > 0 and { field = "min_mem_per_cpu", memory_mib = by_cpu }
-      or by_node > 0 and by_node < 2 ^ 62 and { field = "min_mem_per_node", memory_mib = by_node } or nil
-    local is_other = index > 1
-      and ((one and one.field) ~= (common and common.field) or (one and one.memory_mib) ~= (common and common.memory_mib))
-    if is_other then return false end
-    common = one
+-- What a partition gives to a job that names no memory, and by what, in MiB; 0 where it says nothing, and slurm.conf's word counts, which
+-- is not shown here.
+local function default_memory(part)
+  local by_cpu = given(part.def_mem_per_cpu) or 0
+  if by_cpu > 0 then return by_cpu, "CPU" end
+  return given(part.def_mem_per_node) or 0, "node"
+end
+
+-- Why a job that names no memory would have less in this partition than where its user sent it; nil where it would not, as far as it is
+-- shown. It is not written for it: what was asked for by name goes with the job wherever its user moves it afterwards.
+local function why_less_memory(job, size, part_list, part)
+  if job.min_mem_per_node or job.min_mem_per_cpu or size.set.min_mem_per_node then return nil end
+  local here, by = default_memory(part)
+  for _, name in ipairs(named_partitions(job.partition, part_list)) do
+    local own, own_by = default_memory(part_list[name])
+    if own > 0 and (own_by ~= by or own > here) then return "gives less memory to a job that names none; write --mem" end
   end
-  return common
+  return nil
 end
 
 -- The minutes to write for the job in this pool; nil where the pool gives the same by itself, or, with a reason, where it cannot
@@ -719,7 +724,7 @@ local function choose_pool(job, gpu, size, limit, option, pools, part_list)
       why = why_closed(job, part, option.guest) or why_too_small(job, gpu, size, pool, part) or select(2, limit_in(part, limit))
       -- Where its user named this partition himself Slurm tells him, and nobody is refused for what only may be.
       if not why and not contains(split(job.partition or "", ","), pool.partition) then
-        why = why_limited(job, size, part) or (not has_nodes_for(job, gpu, size, pool)
+        why = why_limited(job, size, part) or why_less_memory(job, size, part_list, part) or (not has_nodes_for(job, gpu, size, pool)
           and "may have too few nodes with all that it asks of each (-N, -C, -x, CPUs, memory, --tmp, other GRES)" or nil)
       end
     end
@@ -822,11 +827,9 @@ local function plan_assignments(job, pool, gpu, size, limit, mark, begin, device
   set("tres_per_node", shards_of(devices) .. others, "")
   set("admin_comment", mark, "")
   if is_guest then plan_guest(job, set) end
-  for _, field in ipairs({ "min_mem_per_node", "min_mem_per_cpu" }) do
-    local memory = size.set[field]
-    -- Lua cannot write Slurm's "no value" back (64 bits; it arrives as 0, a whole node's memory). The same amount may stay.
-    if memory then set(field, memory, memory) end
-  end
+  local memory = size.set.min_mem_per_node
+  -- Lua cannot write Slurm's "no value" back (64 bits; it arrives as 0, a whole node's memory). The same amount may stay.
+  if memory then set("min_mem_per_node", memory, memory) end
   -- Last of all: until this is set, the job is eligible, and Slurm would start it.
   set("begin_time", begin, 0)
   return plan
@@ -986,10 +989,8 @@ local function manage(job, part_list, option, pools, beat, now)
     if not part_list[name] then return false, "it names a partition that is not open to you" end
     if has_bit(part_list[name].flags, 2 ^ 6) then return false, "its partition is exclusive to one user a node" end
   end
-  local by_default = default_memory(names, part_list)
-  local size, no_size = sizes(job, gpu.count, beat.per_gpu[names[1]], by_default or nil)
+  local size, no_size = sizes(job, gpu.count, beat.per_gpu[names[1]])
   if not size then return false, no_size end
-  if by_default == false and size.memory_mib == 0 then return false, "its memory depends on its partition; write --mem" end
   local limit = time_limit(job, names, part_list)
   if not limit then return false, "its time limit depends on its partition; write --time" end
   -- DefaultTime=0 makes it compulsory, and Slurm refuses a job without.
@@ -1281,7 +1282,11 @@ end
 
 -- An update of a whole array comes here once for each of its records, with one description for all of them: what is written into it for
 -- one record would be done to those after it, which may be in nobody's care. So it is remembered, and taken out again before the next.
-local spread -- {array, uid, at, description, fields = { { name, value, before } }}
+local spread -- {array, uid, at, description, begin_time, fields = { { name, value, before } }}
+-- All records of an array are done in one hold of slurmctld's lock; a directory that is asked for a user may take its time.
+local SPREAD_SECONDS_MAX = 30
+-- Slurm takes these out of the description itself.
+local TAKEN_OUT_BY_SLURM = { "tres_per_node", "qos" }
 
 -- The description of an update by its address in slurmctld; nil where this Slurm does not show it.
 local function address_of(job)
@@ -1289,26 +1294,38 @@ local function address_of(job)
   return ok and address or nil
 end
 
--- Remembers what is about to be written for a record of an array. `plan`: as `assign` takes it.
-local function remember_spread(job, rec, plan, uid, now)
+-- Remembers what was written for a record of an array. `fields`: {name, value, before} of each.
+local function remember_spread(job, rec, fields, uid, now)
+  if (rec.array_job_id or 0) == 0 then return end
+  spread = {
+    array = rec.array_job_id, uid = uid, at = now, description = address_of(job), begin_time = job.begin_time, fields = fields,
+  }
+end
+
+-- Writes into an update of one record, as `assign`, and remembers that.
+local function assign_for_record(job, rec, plan, uid, now)
   local fields = {}
   for _, step in ipairs(plan) do
     local before = job[step.field]
     if before == nil then before = step.none end
     fields[#fields + 1] = { step.field, step.value, before }
   end
-  local is_array = (rec.array_job_id or 0) ~= 0
-  spread = is_array and { array = rec.array_job_id, uid = uid, at = now, description = address_of(job), fields = fields } or nil
+  local failure = assign(job, plan)
+  if not failure then remember_spread(job, rec, fields, uid, now) end
+  return failure
 end
 
--- Takes out of an update what was written into it for an earlier record of the same array. All of them are done in one hold of slurmctld's
--- lock, in a second or two.
+-- Takes out of an update what was written into it for an earlier record of the same array: all of it or nothing. An address is used again
+-- for the next update, in which its user may have written one of these himself; hardly all of them, and the begin time to the second.
 local function take_out_spread(job, rec, uid, now)
   local last = spread
   spread = nil
-  local is_same = last and last.array == rec.array_job_id and last.uid == uid and now - last.at <= 2
-    and last.description == address_of(job)
+  local is_same = last and last.array == rec.array_job_id and last.uid == uid and now - last.at <= SPREAD_SECONDS_MAX
+    and last.description == address_of(job) and last.begin_time == job.begin_time
   if not is_same then return end
+  for _, field in ipairs(last.fields) do
+    if job[field[1]] ~= field[2] and not contains(TAKEN_OUT_BY_SLURM, field[1]) then return end
+  end
   for _, field in ipairs(last.fields) do
     local name, value, before = field[1], field[2], field[3]
     if job[name] == value and value ~= before then job[name] = before end
@@ -1330,10 +1347,10 @@ local function release_to_user(job, rec, mark, target, uid, now)
   -- It is no guest any more: under the guests' QOS it would wait where that is not admitted, or behind all others. Which QOS is its own
   -- is shown for its user's default account only.
   local is_of_default = not text_of(rec.account) or rec.account == job.default_account
-  local own_qos = mark.gq and is_of_default and not text_of(job.qos) and text_of(job.default_qos)
+  local has_guests = mark.gq and rec.qos == config.guest_qos
+  local own_qos = has_guests and is_of_default and not text_of(job.qos) and text_of(job.default_qos)
   if own_qos then plan[#plan + 1] = { field = "qos", value = own_qos, none = "" } end
-  remember_spread(job, rec, plan, uid, now)
-  return assign(job, plan)
+  return assign_for_record(job, rec, plan, uid, now)
 end
 
 -- SUCCESS. Without accounting, slurmctld takes what an earlier system call left in errno for the outcome of a change of
@@ -1521,7 +1538,8 @@ end
 -- itself gives it the two minutes anew when it has, unless it is to begin later than that moment.
 local function wait_for_take_back(job, rec, uid, now)
   local begin, mark = job.begin_time or 0, parse_mark(rec.admin_comment)
-  if begin == 0 or begin >= now + TAKE_BACK_SECONDS or not is_pending(rec) or has_bit(rec.job_state, COMPLETING) then return end
+  if begin == 0 or begin >= now + TAKE_BACK_SECONDS or not is_pending(rec) then return end
+  if has_bit(rec.job_state, COMPLETING) and begin <= now then return end
   -- Who says besides where it starts, or takes the mark away, takes it in his own hands.
   if job.admin_comment ~= nil or job.tres_per_node ~= nil or job.req_nodes ~= nil then return end
   local restarts = tonumber(rec.restart_cnt)
@@ -1532,8 +1550,7 @@ local function wait_for_take_back(job, rec, uid, now)
   local latest = put_off_until(rec, restarts, now)
   if begin >= latest then return end
   local plan = { { field = "begin_time", value = latest, none = 0 } }
-  remember_spread(job, rec, plan, uid, now)
-  if assign(job, plan) then return end
+  if assign_for_record(job, rec, plan, uid, now) then return end
   say("this job has the place of its earlier start still; it starts when Pillion has taken that back, in "
     .. string.format("%.0f", latest - now) .. " s at the latest")
 end

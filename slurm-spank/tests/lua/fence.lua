@@ -334,6 +334,8 @@ S.test("whoever is started again by an admin waits until the place of before is 
   as_asked("a job that is none of ours", at_once, { admin_comment = "x", restart_cnt = 1 })
   as_asked("still completes, and Slurm gives it the two minutes anew", at_once,
     { admin_comment = before.admin_comment, restart_cnt = 1, job_state = 0x8000 })
+  waits("begins while it may still complete", { begin_time = NOW + 3 },
+    { admin_comment = before.admin_comment, restart_cnt = 2, job_state = 0x8000 })
   as_asked("a place of the admin's own", { begin_time = NOW, tres_per_node = "gres/shard:g0:100", req_nodes = "n2" }, before)
   as_asked("runs", at_once, { admin_comment = before.admin_comment, restart_cnt = 1, job_state = 1 })
   as_asked("another partition", { begin_time = NOW, partition = "gpu" }, before)

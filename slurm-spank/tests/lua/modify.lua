@@ -238,10 +238,21 @@ S.test("what one task of an array is given back is not given to another that is 
 end)
 
 S.test("what a user writes himself is never taken out of his change", function()
-  S.equal(pillion.modify(S.job(S.update({ comment = "x" })), task(1), S.partitions(), S.ALICE), slurm.SUCCESS)
-  local job, values = S.job(S.update({ partition = "gpu" }))
-  S.equal(pillion.modify(job, task(2, { partition = "long" }), S.partitions(), S.ALICE), slurm.SUCCESS)
-  S.equal(values.partition, "gpu")
+  -- The next update may lie where the one before lay.
+  local function at_address(changes)
+    local job, values = S.job(S.update(changes))
+    getmetatable(job)._job_desc = "0x1"
+    return job, values
+  end
+  for _, changes in ipairs({ { partition = "gpu" }, { partition = "gpu", begin_time = os.time() + 900 } }) do
+    for _, partition in ipairs({ "shared", "long" }) do
+      S.equal(pillion.modify(at_address({ comment = "x" }), task(1), S.partitions(), S.ALICE), slurm.SUCCESS)
+      local job, values = at_address(changes)
+      S.equal(pillion.modify(job, task(2, { partition = partition }), S.partitions(), S.ALICE), slurm.SUCCESS)
+      S.equal(values.partition, "gpu")
+      S.equal(values.begin_time ~= 0, partition == "shared" or changes.begin_time ~= nil)
+    end
+  end
 end)
 
 S.test("a guest that leaves the pool leaves the guests' QOS, and keeps one that its user named", function()
@@ -257,6 +268,10 @@ S.test("a guest that leaves the pool leaves the guests' QOS, and keeps one that 
     update, changed = S.job(S.update({ partition = "gpu", default_qos = "normal", qos = "long" }))
     S.equal(pillion.modify(update, rec, S.partitions(), S.ALICE), slurm.SUCCESS)
     S.equal(changed.qos, "long", "his own word")
+    rec.qos = "long"
+    update, changed = S.job(S.update({ partition = "gpu", default_qos = "normal" }))
+    S.equal(pillion.modify(update, rec, S.partitions(), S.ALICE), slurm.SUCCESS)
+    S.equal(changed.qos, nil, "he named one since")
   end
   pillion.configure({ guest_qos = "" })
 end)

@@ -723,36 +723,34 @@ S.test("the pool's own limits of nodes and memory leave a job that its partition
   end
 end)
 
-S.test("who names no memory has what his partition gives", function()
-  local function memory_of(fields, gpu, shared, more)
-    local all = { tres_per_node = "gres/gpu:1" }
-    for name, value in pairs(fields) do all[name] = value end
-    local job, values = S.batch(all)
+S.test("who names no memory is left where the pool would give less", function()
+  local function parts(gpu, shared, more)
     gpu.flag_default, gpu.flags = 1, 1
-    local parts = S.partitions({ gpu = S.partition(gpu), shared = S.partition(shared), long = S.partition(more) })
-    pillion.submit(job, parts, S.ALICE)
-    S.equal(values.partition, "shared", S.said[#S.said])
-    return values.min_mem_per_cpu, values.min_mem_per_node
+    return S.partitions({ gpu = S.partition(gpu), shared = S.partition(shared), long = S.partition(more) })
   end
-  local by_cpu, by_node = memory_of({}, { def_mem_per_cpu = 400 }, { def_mem_per_cpu = 50 })
-  S.equal(by_cpu, 400)
-  S.equal(by_node, nil)
-  by_cpu, by_node = memory_of({}, { def_mem_per_node = 3000 }, { def_mem_per_cpu = 50 })
-  S.equal(by_cpu, nil)
-  S.equal(by_node, 3000)
-  by_cpu, by_node = memory_of({}, { def_mem_per_node = 0 }, { def_mem_per_cpu = 50 })
-  S.equal(by_cpu or by_node, nil, "nobody says what slurm.conf gives")
-  by_cpu, by_node = memory_of({ min_mem_per_node = 700 }, { def_mem_per_cpu = 400 }, {})
-  S.equal(by_cpu, nil)
-  S.equal(by_node, 700, "his own word")
-  by_cpu = memory_of({ partition = "gpu,long" }, { def_mem_per_cpu = 400 }, {}, { def_mem_per_cpu = 400 })
-  S.equal(by_cpu, 400, "both the same")
-  local function parts(gpu) return S.partitions({ gpu = S.partition(gpu), long = S.partition({ def_mem_per_cpu = 300 }) }) end
-  local both = { tres_per_node = "gres/gpu:1", partition = "gpu,long" }
-  untouched(both, parts({ def_mem_per_cpu = 400 }), "its memory depends on its partition")
-  untouched(both, parts({}), "its memory depends on its partition")
-  untouched({ tres_per_node = "gres/gpu:1" }, S.partitions({ gpu = S.partition({ flag_default = 1, flags = 1, def_mem_per_node = 9000 }) }),
-    "too little memory a node")
+  local function job(more)
+    local all = { tres_per_node = "gres/gpu:1" }
+    for name, value in pairs(more or {}) do all[name] = value end
+    return all
+  end
+  local less = "gives less memory to a job that names none; write --mem"
+  untouched(job(), parts({ def_mem_per_cpu = 400 }, { def_mem_per_cpu = 50 }), less)
+  untouched(job(), parts({ def_mem_per_cpu = 400 }, {}), less)
+  untouched(job(), parts({ def_mem_per_node = 3000 }, { def_mem_per_cpu = 500 }), less)
+  untouched(job({ partition = "gpu,long" }), parts({}, { def_mem_per_cpu = 50 }, { def_mem_per_cpu = 400 }), less)
+  local function managed(what, fields, all)
+    local one, values = S.batch(fields)
+    pillion.submit(one, all, S.ALICE)
+    S.equal(values.partition, "shared", what)
+    S.equal(values.min_mem_per_cpu, fields.min_mem_per_cpu, what)
+    S.equal(values.min_mem_per_node, fields.min_mem_per_node, what)
+  end
+  managed("the same", job(), parts({ def_mem_per_cpu = 400 }, { def_mem_per_cpu = 400 }))
+  managed("more", job(), parts({ def_mem_per_cpu = 400 }, { def_mem_per_cpu = 500 }))
+  managed("nobody says what slurm.conf gives", job(), parts({ def_mem_per_node = 0 }, { def_mem_per_cpu = 50 }))
+  managed("his own word", job({ min_mem_per_node = 700 }), parts({ def_mem_per_cpu = 400 }, {}))
+  managed("all of a node", job({ min_mem_per_node = 0, partition = "gpu,long" }), parts({ def_mem_per_cpu = 400 }, {}))
+  managed("the pool by name", job({ partition = "gpu,shared" }), parts({ def_mem_per_cpu = 400 }, { def_mem_per_cpu = 50 }))
 end)
 
 S.test("a list of QOS is read one by one", function()
@@ -762,6 +760,11 @@ S.test("a list of QOS is read one by one", function()
   pillion.configure({ unmanaged_qos = { "whole" } })
   untouched(job("whole,normal"), S.partitions(), "its QOS demands a whole GPU")
   pillion.configure({ unmanaged_qos = {} })
+  local many = { "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q" }
+  untouched(job(table.concat(many, ",")), S.partitions(), "it names too many QOS")
+  local before = os.clock()
+  pillion.submit(S.batch(job(string.rep("a,", 500000))), S.partitions({ shared = S.partition({ deny_qos = "b,c,d,e,f,g,h" }) }), S.ALICE)
+  S.equal(os.clock() - before < 0.5, true, "seconds")
   local managed, values = S.batch(job("normal,long"))
   pillion.submit(managed, S.partitions({ shared = S.partition({ allow_qos = "long,normal" }) }), S.ALICE)
   S.equal(values.partition, "shared")
