@@ -186,8 +186,11 @@ fn a_guest_uses_a_notebook_s_gpu_while_it_is_idle_and_goes_when_it_works() {
         cluster.pillion_as("alice", &["explain", &notebook.job.to_string()]).unwrap().stdout().unwrap();
     assert!(told.contains("guests may join while it leaves the device idle"), "{told}");
     assert!(told.contains("interactive host"), "{told}");
-    let told = why(&cluster, "alice", notebook.job);
-    assert!(told.contains("interactive: guests may use the GPU while it is idle"), "{told}");
+    // The next look at Slurm shows that it runs.
+    wait_until("it is told that guests may come", SOON, || {
+        Ok(why(&cluster, "alice", notebook.job).contains("interactive: guests may use the GPU while it is idle"))
+    })
+    .unwrap();
     notebook.work(&cluster);
     let alone = notebook.worked(&cluster);
 
