@@ -188,7 +188,8 @@ fn a_guest_uses_a_notebook_s_gpu_while_it_is_idle_and_goes_when_it_works() {
     assert!(told.contains("interactive host"), "{told}");
     // The next look at Slurm shows that it runs.
     wait_until("it is told that guests may come", SOON, || {
-        Ok(why(&cluster, "alice", notebook.job).contains("interactive: guests may use the GPU while it is idle"))
+        Ok(why(&cluster, "alice", notebook.job)
+            .contains("interactive: guests may use the GPU while it is idle"))
     })
     .unwrap();
     notebook.work(&cluster);
