@@ -770,20 +770,21 @@ local function render_mark(option, digest, partition, gpu, begin, devices, nodes
   return #mark <= MARK_LENGTH_FIRST_MAX and mark or nil
 end
 
--- Carries out assignments in order; if one fails, takes back the ones before it, latest first, and gives the error.
--- Text is cleared by "", because nil is an error in Slurm.
+-- Carries out assignments in order; if one fails, takes back the ones before it, latest first, and gives the error; else nil, and
+-- {name, value, before} of each. Text is cleared by "", because nil is an error in Slurm.
 local function assign(job, assignments)
   local done = {}
   local ok, failure = pcall(function()
     for _, step in ipairs(assignments) do
-      done[#done + 1] = { step.field, job[step.field], step.none }
+      local before = job[step.field]
+      if before == nil then before = step.none end
+      done[#done + 1] = { step.field, step.value, before }
       job[step.field] = step.value
     end
   end)
-  if ok then return nil end
+  if ok then return nil, done end
   for index = #done, 1, -1 do
-    local field, before, none = done[index][1], done[index][2], done[index][3]
-    if before == nil then before = none end
+    local field, before = done[index][1], done[index][3]
     pcall(function() job[field] = before end)
   end
   return failure
@@ -801,14 +802,14 @@ local function shards_of(devices)
 end
 
 -- Whether the site gives a guest its QOS.
-local function is_given_qos(job, option)
-  return option ~= nil and option.guest and text_of(config.guest_qos) ~= nil and not text_of(job.qos)
+local function gets_guest_qos(job)
+  return text_of(config.guest_qos) ~= nil and not text_of(job.qos)
 end
 
 -- What a guest has besides: it is started again where somebody needs its GPU, whatever the cluster does with others.
 local function plan_guest(job, set)
   if given(job.requeue) == nil then set("requeue", 1, slurm.NO_VAL16) end
-  if config.guest_qos ~= "" and not text_of(job.qos) then set("qos", config.guest_qos, "") end
+  if gets_guest_qos(job) then set("qos", config.guest_qos, "") end
 end
 
 local function plan_assignments(job, pool, gpu, size, limit, mark, begin, devices, is_guest)
@@ -883,10 +884,10 @@ end
 local function send(job, pool, gpu, size, limit, option, begin)
   local digest = M.workload_digest(option and option.profile, job.name, job.script or "interactive")
   local devices = gpu.count > 1 and fallback_of(pool, gpu.count) or nil
-  local mark = render_mark(option, digest, job.partition, gpu, job.begin_time or 0, devices, node_count(job),
-    is_session_of(job, option), is_given_qos(job, option))
-  if not mark then return "its partition or GRES names are too long or unusual to be remembered" end
   local is_guest = option ~= nil and option.guest
+  local mark = render_mark(option, digest, job.partition, gpu, job.begin_time or 0, devices, node_count(job),
+    is_session_of(job, option), is_guest and gets_guest_qos(job))
+  if not mark then return "its partition or GRES names are too long or unusual to be remembered" end
   local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin, devices, is_guest))
   if failure then
     slurm.log_error("%s", "pillion.lua: assignment failed, job left as it was: " .. tostring(failure))
@@ -984,13 +985,13 @@ local function manage(job, part_list, option, pools, beat, now)
     if job.requeue == 0 then return false, "a guest is started again where somebody needs its GPU; leave out --no-requeue" end
   end
   local names = named_partitions(job.partition, part_list)
+  local size, no_size = sizes(job, gpu.count, beat.per_gpu[names[1]])
+  if not size then return false, no_size end
   for _, name in ipairs(names) do
     -- A partition that the user cannot use: Slurm will say so better.
     if not part_list[name] then return false, "it names a partition that is not open to you" end
     if has_bit(part_list[name].flags, 2 ^ 6) then return false, "its partition is exclusive to one user a node" end
   end
-  local size, no_size = sizes(job, gpu.count, beat.per_gpu[names[1]])
-  if not size then return false, no_size end
   local limit = time_limit(job, names, part_list)
   if not limit then return false, "its time limit depends on its partition; write --time" end
   -- DefaultTime=0 makes it compulsory, and Slurm refuses a job without.
@@ -1294,24 +1295,14 @@ local function address_of(job)
   return ok and address or nil
 end
 
--- Remembers what was written for a record of an array. `fields`: {name, value, before} of each.
-local function remember_spread(job, rec, fields, uid, now)
-  if (rec.array_job_id or 0) == 0 then return end
-  spread = {
-    array = rec.array_job_id, uid = uid, at = now, description = address_of(job), begin_time = job.begin_time, fields = fields,
-  }
-end
-
--- Writes into an update of one record, as `assign`, and remembers that.
+-- Writes into an update of one record, as `assign`, and remembers that where it is one of an array.
 local function assign_for_record(job, rec, plan, uid, now)
-  local fields = {}
-  for _, step in ipairs(plan) do
-    local before = job[step.field]
-    if before == nil then before = step.none end
-    fields[#fields + 1] = { step.field, step.value, before }
+  local failure, fields = assign(job, plan)
+  if not failure and (rec.array_job_id or 0) ~= 0 then
+    spread = {
+      array = rec.array_job_id, uid = uid, at = now, description = address_of(job), begin_time = job.begin_time, fields = fields,
+    }
   end
-  local failure = assign(job, plan)
-  if not failure then remember_spread(job, rec, fields, uid, now) end
   return failure
 end
 
